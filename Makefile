@@ -132,7 +132,7 @@ test-torch:  ## the fast tests and the main commands with another PyTorch, in it
 containers: $(DEV)  ## build and run the recipes of containers/ on stand-ins for their base images (Debian, root, buildah)
 	$(BIN)/python .ci/try_containers.py $(CONTAINERS)
 
-figures: $(DEV)  ## size of the source: modules per folder, tokens, longest function
+figures: $(DEV)  ## size of the source by part: modules, lines, tokens, public names, comments
 	$(BIN)/python -m tests.house_figures
 
 clean:  ## remove the environment and caches (never runs/)

@@ -1,19 +1,34 @@
-"""How large and how orderly the source is: the figures of the table in CHANGELOG.md. `make figures` prints them."""
+"""How large and how orderly the source is, as a whole and by part. `make figures` prints it."""
 
 import ast
 import io
 import sys
 import tokenize
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "vernier"
 MAX_LINE = 120
+PARTS: dict[str, tuple[str, ...]] = {
+    "edges": ("cli", "api", "requests", "config"),
+    "training": ("engine", "tasks", "optim", "models", "recipes"),
+    "data": ("data", "devices"),
+    "measuring": ("measure",),
+    "reports": ("report", "records", "store"),
+    "kernels": ("kernels",),
+    "compat": ("compat",),
+    "foundation": (),
+}
+"""Parts of the source: the packages of each. The foundation is what is in no package."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Of one source folder. `tokens` are names, operators, numbers and strings other than docstrings."""
+    """Of some source files. `tokens` are names, operators, numbers and strings other than docstrings.
+
+    `public_names` are functions and classes of modules, `comments` are per 100 lines of code.
+    """
 
     modules: int
     largest_folder: tuple[str, int]
@@ -23,6 +38,8 @@ class Figures:
     format_off: int
     untyped_dicts: int
     longest_function: tuple[str, int]
+    public_names: int
+    comments: float
 
 
 def entries(folder: Path) -> list[Path]:
@@ -45,41 +62,67 @@ def _docstrings(tree: ast.Module) -> set[tuple[int, int]]:
     return {(v.lineno, v.col_offset) for v in values}
 
 
-def _tokens(text: str, tree: ast.Module) -> int:
+def _tokens(text: str, tree: ast.Module) -> list[tokenize.TokenInfo]:
+    """The tokens that count, and comments."""
     docstrings = _docstrings(tree)
-    counted = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
-    return sum(
-        t.type in counted and not (t.type == tokenize.STRING and t.start in docstrings)
+    counted = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING, tokenize.COMMENT)
+    return [
+        t
         for t in tokenize.generate_tokens(io.StringIO(text).readline)
-    )
+        if t.type in counted and not (t.type == tokenize.STRING and t.start in docstrings)
+    ]
 
 
-def measure(source: Path = SOURCE) -> Figures:
-    """Read every module below a folder."""
-    files = sorted(source.rglob("*.py"))
+def files_of(part: str) -> list[Path]:
+    """The modules of a part."""
+    if PARTS[part]:
+        return [path for package in PARTS[part] for path in sorted((SOURCE / package).rglob("*.py"))]
+    return sorted(SOURCE.glob("*.py"))
+
+
+def measure(files: Sequence[Path] | None = None) -> Figures:
+    """Read some modules; all of them if none are given."""
+    files = sorted(SOURCE.rglob("*.py")) if files is None else files
     texts = {path: path.read_text(encoding="utf-8") for path in files}
     trees = {path: ast.parse(text) for path, text in texts.items()}
+    tokens = [(path, token) for path in files for token in _tokens(texts[path], trees[path])]
+    comments = {(path, t.start[0]) for path, t in tokens if t.type == tokenize.COMMENT}
+    code = {(path, n) for path, t in tokens if t.type != tokenize.COMMENT for n in range(t.start[0], t.end[0] + 1)}
     functions = [
-        (f"{path.relative_to(source)}:{node.name}", body_lines(node))
+        (f"{path.relative_to(SOURCE)}:{node.name}", body_lines(node))
         for path, tree in trees.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     ]
-    folders = [(str(f.relative_to(source)), len(entries(f))) for f in {p.parent for p in files}]
+    top = [node for tree in trees.values() for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    folders = [(str(f.relative_to(SOURCE)), len(entries(f))) for f in {p.parent for p in files}]
     lines = [line for text in texts.values() for line in text.splitlines()]
     return Figures(
         modules=len(files),
         largest_folder=max(folders, key=lambda f: f[1]),
-        tokens=sum(_tokens(texts[path], trees[path]) for path in files),
+        tokens=sum(token.type != tokenize.COMMENT for _, token in tokens),
         lines=len(lines),
         lines_over_120=sum(len(line) > MAX_LINE for line in lines),
         format_off=sum("fmt: skip" in line or "fmt: off" in line for line in lines),
         untyped_dicts=sum(line.count("dict[str, Any]") for line in lines),
         longest_function=max(functions, key=lambda f: f[1]),
+        public_names=sum(not node.name.startswith("_") for node in top),
+        comments=100 * len(comments) / len(code),
+    )
+
+
+def table() -> str:
+    """The figures of every part, and of all."""
+    rows = {**{part: measure(files_of(part)) for part in PARTS}, "all": measure()}
+    lines = [f"{'part':<12}{'modules':>9}{'lines':>9}{'tokens':>9}{'public names':>14}{'comments per 100':>18}"]
+    for part, f in rows.items():
+        lines.append(f"{part:<12}{f.modules:>9,}{f.lines:>9,}{f.tokens:>9,}{f.public_names:>14,}{f.comments:>18.1f}")
+    every = rows["all"]
+    name, length = every.longest_function
+    return "\n".join(
+        [*lines, "", f"longest function: {name}, {length} lines; dict[str, Any]: {every.untyped_dicts}", ""]
     )
 
 
 if __name__ == "__main__":
-    figures = measure(Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE)
-    for name, value in vars(figures).items():
-        sys.stdout.write(f"{name.replace('_', ' '):18} {value}\n")
+    sys.stdout.write(table())

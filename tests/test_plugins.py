@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from vernier import plugins
 from vernier.errors import ConfigError
 from vernier.kernels.winograd import Winograd
-from vernier.plugins import load_plugin
+from vernier.plugins import describe_failures, load_group, load_plugin
 
 Install = Callable[..., None]
 
@@ -62,3 +63,25 @@ def test_a_plugin_whose_code_fails_is_named_with_the_reason(install: Install, so
         load("fast")
     assert caught.value.given == {"machine.convolution": "fast"}
     assert caught.value.works == [("machine.convolution", "torch")]
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A group whose plug-ins are looked for again."""
+    plugins._loaded.cache_clear()
+    monkeypatch.setattr(plugins, "_loaded", plugins._loaded.__wrapped__)
+    return "vernier.convolutions"
+
+
+def test_a_group_has_the_plugins_of_its_kind(install: Install, group: str) -> None:
+    install("fast", "PLUGIN = 7", package="fast_convolutions")
+    install("text", "PLUGIN = 'seven'", package="text_convolutions")
+    assert load_group(group, int) == {"fast": 7}
+    assert describe_failures(group) == ""
+
+
+def test_a_plugin_that_fails_leaves_the_others_usable_and_is_named(install: Install, group: str) -> None:
+    install("broken", "raise RuntimeError('no driver\\nmore')", package="broken_convolutions")
+    install("fast", "PLUGIN = 7", package="fast_convolutions")
+    assert load_group(group, int) == {"fast": 7}
+    assert describe_failures(group) == " Could not be loaded: broken_convolutions:PLUGIN (no driver)."

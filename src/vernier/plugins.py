@@ -29,17 +29,23 @@ def load_plugin(group: str, setting: str, name: str, default: str) -> Any:
 
 
 def load_group(group: str, kind: type[T]) -> dict[str, T]:
-    """Every plug-in of a group by name, in alphabetical order. One that fails to load, or that is of another kind, is
-    left out: the others stay usable. A built-in name keeps its meaning."""
-    return {name: plugin for name, plugin in _loaded(group).items() if isinstance(plugin, kind)}
+    """Every plug-in of a group by name, Vernier's own first. One that fails to load, or that is of another kind, is
+    left out, so that the others stay usable: `describe_failures` has the reasons. A built-in name keeps its meaning."""
+    return {name: plugin for name, plugin in _loaded(group)[0].items() if isinstance(plugin, kind)}
+
+
+def describe_failures(group: str) -> str:
+    """Which plug-ins of a group could not be loaded, and why, as the end of a message; empty if there are none."""
+    failed = _loaded(group)[1]
+    return f" Could not be loaded: {'; '.join(failed)}." if failed else ""
 
 
 @cache
-def _loaded(group: str) -> dict[str, Any]:
-    plugins: dict[str, Any] = {}
-    for entry in sorted(entry_points(group=group), key=lambda each: (each.name, not each.value.startswith("vernier."))):
+def _loaded(group: str) -> tuple[dict[str, Any], list[str]]:
+    plugins, failed = dict[str, Any](), list[str]()
+    for entry in sorted(entry_points(group=group), key=lambda each: not each.value.startswith("vernier.")):
         try:
             plugins.setdefault(entry.name, entry.load())
-        except Exception:  # noqa: S112  # a package may raise anything while it is imported
-            continue
-    return plugins
+        except Exception as error:  # a package may raise anything while it is imported
+            failed.append(f"{entry.value} ({next(iter(str(error).splitlines()), type(error).__name__)})")
+    return plugins, failed

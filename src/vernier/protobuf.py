@@ -1,7 +1,7 @@
 """The bytes of TensorFlow's files: protocol buffer fields, and the masked CRC-32C that its files store.
 
 Not the protobuf library: it copies every image that it parses, and needs generated code. What the fields mean is up to
-`data.sources.containers` (TFRecord) and `models.tf_checkpoint`.
+`data.sources.containers` (TFRecord) and `compat.tensorflow`.
 """
 
 import mmap

@@ -17,7 +17,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 GRACE_S = 10.0
 """A process that starts and does not end within this time after a signal, as in a long call of a library, is ended."""
 _RETRY_S = 0.1
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 class StopRequested(BaseException):
@@ -42,6 +42,8 @@ def catch_from_start() -> None:
     _Start.own_process = _Start.lasts = True
     for number in caught():
         signal.signal(number, _on_signal)
+    # Python's C handler writes the number of each signal to the pipe, also while no Python code can run. Read by a
+    # thread of `_thread`: importing `threading` would lengthen the time in which signals are not caught yet.
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -137,7 +139,7 @@ def _enforce(reader: int, main_thread: int) -> None:
     another process go on: the process is ended.
     """
     alarm = _thread.allocate_lock()
-    alarm.acquire()
+    alarm.acquire()  # and never released: acquiring it with a timeout is a sleep
     while number := os.read(reader, 1):
         for _ in range(round(GRACE_S / _RETRY_S)):
             if not _Start.lasts or number[0] not in SIGNALS:
@@ -153,7 +155,7 @@ def _enforce(reader: int, main_thread: int) -> None:
 def _leave_to_parent() -> None:
     """A forked process has nothing to save: signals do what they do in any program."""
     if signal.getsignal(signal.SIGTERM) is _on_signal:
-        signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(-1)  # the pipe is the parent's: its thread would end the parent
         for number in SIGNALS:
             if signal.getsignal(number) is _on_signal:
                 signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

@@ -104,7 +104,7 @@ def test_a_name_that_is_no_setting_leads_to_one_that_is(assignment: str, message
     [
         ("optim.lr", "fast", "must be a number"),
         ("optim.lr", -1, "above 0"),
-        ("optim.lr", math.inf, "not a finite number"),
+        ("optim.lr", math.inf, "a finite number"),
         ("optim.lr", True, "must be a number"),
         ("global_batch", 0, "1 or more"),
         ("global_batch", 1.5, "whole number"),
@@ -182,3 +182,14 @@ def test_digest_and_differences_see_every_change() -> None:
 
 def test_graph_is_another_word_for_compile() -> None:
     assert override(Config(), "machine.mode", "graph").machine.mode == "compile"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("augment.area", [float("nan"), 1.0]), ("augment.area", [-5, 1]), ("schedule.milestones", [float("inf")])],
+)
+def test_numbers_in_lists_have_ranges_too(name: str, value: list[float]) -> None:
+    """NaN in a list was accepted, and every crop of a training run was computed with it."""
+    with pytest.raises(ConfigError) as error:
+        override(Config(), name, value)
+    assert list(error.value.given) == [name]

@@ -5,7 +5,6 @@ The model behind a prediction is in `measure.planning`, the scripts are in its p
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,7 +82,7 @@ def _predict(request: Plan, name: str, bench: str, session: Session) -> ScalingP
     counts, network = _counts(request.devices), _network(request)
     config = recipes.change(recipes.load(name), {}, request.settings).config
     recipe = config.recipe
-    if request.batch is not None and not request.weak and not _is_number(bench):
+    if request.batch is not None and not request.weak and not re.fullmatch(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", bench):
         raise ConfigError(
             f"{given('batch', request.batch)}: the batch per device follows from the recipe's global batch of "
             f"{recipe.global_batch:,} and the number of devices. Omit it, or let the batch grow with "
@@ -118,13 +117,6 @@ def _network(request: Plan) -> "Network":
 
     changes = {name: getattr(request, name) for name in ("per_host", "link_gb_s", "host_gb_s", "host_us")}
     return replace(NETWORKS[request.network], **{name: value for name, value in changes.items() if value is not None})
-
-
-def _is_number(text: str) -> bool:
-    with suppress(ValueError):
-        float(text)
-        return True
-    return False
 
 
 def _counts(text: str) -> list[int]:

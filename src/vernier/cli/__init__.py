@@ -76,8 +76,7 @@ def find_command(words: list[str]) -> tuple[str, list[str]]:
     _check_name(name, names, "vernier", "command")
     if name not in GROUPS:
         return name, rest
-    if rest:
-        rest[:1] = OTHER_NAMES.get(f"{name} {rest[0]}", rest[0]).split()[-1:]
+    rest[:1] = [OTHER_NAMES.get(f"{name} {word}", word).split()[-1] for word in rest[:1]]
     actions, default = actions_of(name), DEFAULT_ACTIONS.get(name)
     known = [*actions, "arm"] if name == "bench" else actions
     if default is not None and not (rest and rest[0] in known):
@@ -153,7 +152,9 @@ def main(arguments: list[str] | None = None) -> int:
     typed = sys.argv[1:] if arguments is None else arguments
     words = [*typed[1:], "--help"] if typed[:1] == ["help"] else typed
     if words in ([], ["--version"], ["-V"], ["version"]):
-        sys.stdout.write(_version_line() if words else WELCOME)
+        from vernier.version import describe_version
+
+        sys.stdout.write(f"vernier {describe_version()}\n" if words else WELCOME)
         return EXIT_DONE
     try:
         if words[0] in (*HELP, HELP_ALL):
@@ -185,12 +186,6 @@ def main(arguments: list[str] | None = None) -> int:
         elif isinstance(error, OSError) and refused:
             message = " ".join([f"{message}.", *getattr(error, "__notes__", ())]).rstrip(".")
         return _fail(f"{message}.", EXIT_FAILED)
-
-
-def _version_line() -> str:
-    from vernier.version import describe_version
-
-    return f"vernier {describe_version()}\n"
 
 
 def _run_command(words: list[str], *, own_process: bool) -> int:

@@ -17,9 +17,7 @@ from .wording import ShellWords
 
 R = TypeVar("R", bound=Request)
 INSTEAD = {
-    "--image-size": "--set data.image_px=N",
-    "--img-size": "--set data.image_px=N",
-    "--imgsz": "--set data.image_px=N",
+    **dict.fromkeys(("--image-size", "--img-size", "--imgsz"), "--set data.image_px=N"),
     "--amp": "--precision bf16",
     "--global-batch": "--batch, the batch per device",
     "--pretrained": "--weights torchvision:resnet50-v2, or another name or file",

@@ -20,9 +20,11 @@ from vernier.models.formats import WeightFormat
 from vernier.models.naming import State, join_some
 from vernier.protobuf import crc32c, mask_crc, read_fields, read_varint, to_signed
 
+# LevelDB's table format. The footer is two block handles in 40 bytes, padded with zeros, and the magic number.
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
 _TRAILER_BYTES = 5  # of a block: kind of compression, checksum
+# Numbers of TensorFlow's enumeration DataType.
 _TYPES = {1: torch.float32, 2: torch.float64, 3: torch.int32, 9: torch.int64, 14: torch.bfloat16, 19: torch.float16}
 _SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _SCOPE = re.compile(r"^resnet\d+/")  # of a whole detector
@@ -50,6 +52,7 @@ def find_checkpoint(path: Path) -> Path | None:
     if path.is_dir():
         note = path / "checkpoint"
         text = note.read_text(encoding="utf-8", errors="replace") if note.is_file() else ""
+        # The note may have the path of the machine that trained: only the file name counts.
         newest = re.search(r'^model_checkpoint_path: "([^"]+)"', text, re.M)
         indices = sorted(path.glob("*.index"))
         names = [newest[1].rpartition("/")[2]] if newest else [p.stem for p in indices[:1] if len(indices) == 1]
@@ -67,6 +70,7 @@ def read_checkpoint(prefix: Path) -> State:
         raise ConfigError(f"{index} is not the index of a TensorFlow checkpoint: {error}.") from None
     variables: State = {}
     for name, entry in entries.items():
+        # Texts, such as the graph of objects, are no weights; the entry of a partitioned variable lists slices only.
         if entry.dtype in _TYPES and not entry.sliced:
             variables[name] = _read_variable(_data_file(prefix, entry.shard, shards), name, entry)
     return variables
@@ -87,6 +91,7 @@ def _read_variable(path: Path, name: str, entry: _Entry) -> Tensor:
     expected = dtype.itemsize * torch.Size(entry.shape).numel()
     if not len(content) == entry.size == expected or mask_crc(crc32c()(content)) != entry.crc:
         raise ConfigError(f"{path} is damaged or truncated: {name} is not what the index says. Download it again.")
+    # frombuffer refuses an empty buffer. It shares memory, hence a bytearray, which can be written to.
     if not content:
         return torch.zeros(entry.shape, dtype=dtype)
     return torch.frombuffer(bytearray(content), dtype=dtype).reshape(entry.shape)
@@ -110,6 +115,7 @@ def _read_index(table: bytes) -> tuple[int, dict[str, _Entry]]:
         block_offset, at = read_varint(handle, 0)
         block_size, _ = read_varint(handle, at)
         for key, value in _read_block(table, block_offset, block_size):
+            # The entry without a name is the header; its field 1 is the number of data files.
             if key:
                 entries[key.decode()] = _read_entry(value)
             else:
@@ -126,6 +132,7 @@ def _read_block(table: bytes, offset: int, size: int) -> Iterator[tuple[bytes, b
         raise ValueError(f"the checksum of its block at byte {offset:,} is wrong")
     if trailer[0]:
         raise ValueError("it is compressed, which TensorFlow's own are not")
+    # Positions for a binary search, and their count, end the block. A scan from the start does not need them.
     restarts = struct.unpack("<I", block[-4:])[0]
     at, end, key = 0, len(block) - 4 * (restarts + 1), b""
     while at < end:
@@ -139,6 +146,7 @@ def _read_block(table: bytes, offset: int, size: int) -> Iterator[tuple[bytes, b
 
 
 def _read_entry(message: bytes) -> _Entry:
+    # BundleEntryProto: dtype 1, shape 2, shard 3, offset 4, size 5, checksum 6, slices 7. A zero is not stored.
     numbers = {1: 0, 3: 0, 4: 0, 5: 0}
     shape: list[int] = []
     crc, sliced = 0, False
@@ -180,6 +188,7 @@ def resnet_state(variables: Mapping[str, Tensor]) -> State:
         )
     state: State = {}
     for layer, norm, kernel, gamma in zip(*_layer_names([k.shape[0] for _, k in kernels]), kernels, norms, strict=True):
+        # TensorFlow has height, width, inputs, outputs.
         state[f"{layer}.weight"] = kernel[1].permute(3, 2, 0, 1).contiguous()
         parts = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
         for our_part, part in parts.items():
@@ -194,6 +203,7 @@ def resnet_state(variables: Mapping[str, Tensor]) -> State:
 def _numbered(variables: Mapping[str, Tensor], kind: str, part: str) -> list[tuple[str, Tensor]]:
     """The layers `kind`, `kind_1`, `kind_2`, ... with one of their variables, in the order of their creation."""
     matches = [(m, v) for name, v in variables.items() if (m := re.fullmatch(rf"({kind}(?:_(\d+))?)/{part}", name))]
+    # By number, since as texts conv2d_10 would come before conv2d_2.
     return [(m[1], value) for m, value in sorted(matches, key=lambda pair: int(pair[0][2] or 0))]
 
 
@@ -206,6 +216,7 @@ def _layer_names(sides: list[int]) -> tuple[list[str], list[str]]:
     basic = sides[1:2] == [3]
     block_sides = [3, 3] if basic else [1, 3, 1]
     convolutions, norms = ["conv1"], ["bn1"]
+    # A projection starts a stage, so bottlenecks start before the first one and basic blocks are in it already.
     stage, block, at = (1, 0, 1) if basic else (0, 0, 1)
     while at < len(sides):
         projected = sides[at : at + len(block_sides)] != block_sides

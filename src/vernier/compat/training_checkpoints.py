@@ -52,6 +52,7 @@ def read_training(path: Path) -> ForeignTraining:
     content = load_torch(path).content
     if isinstance(content, Mapping) and isinstance(content.get("epoch"), int):
         optimizer = content.get("optimizer")
+        # apex's FP16_Optimizer wraps the state of SGD, next to its loss scaler and fp32 masters.
         sgd = optimizer.get("optimizer_state_dict", optimizer) if isinstance(optimizer, Mapping) else None
         if "optimizer" in content and not _is_optimizer_state(sgd):
             raise ConfigError(
@@ -77,11 +78,12 @@ def read_training(path: Path) -> ForeignTraining:
 
 def _nvidia(content: Mapping[str, Any], optimizer: Mapping[str, Any]) -> ForeignTraining:
     best = float(content.get("best_prec1") or 0.0)
+    # A placeholder for apex's class, with the attributes that were saved (`torch_file`).
     scale = getattr(optimizer.get("loss_scaler"), "cur_scale", None)
     return ForeignTraining(
         program="NVIDIA's main.py" + (" in fp16" if "optimizer_state_dict" in optimizer else ""),
         state=content["state_dict"],
-        epochs=content["epoch"],
+        epochs=content["epoch"],  # NVIDIA's code counts the epochs that are done
         optimizer=optimizer.get("optimizer_state_dict", optimizer),
         best=best if best > 0 else None,
         loss_scale=float(scale) if isinstance(scale, int | float) else None,
@@ -117,12 +119,14 @@ def take_over(job: Job) -> Progress:
     weights.refuse_not_finite(foreign.state, str(path))
     file = weights.FileWeights(state=dict(foreign.state), metadata={})
     report = weights.load_read(file, job.model, images=images)
+    # After the weights are loaded: the order is recognized by masters that agree with them.
     order = _parameter_order(foreign, job.model)
     masters = 0 if order is None else _load_masters(foreign, order, job.model)
     momentum, problem = (
         (0, "its parameters are in no known order") if order is None else _load_momentum(job, foreign, order)
     )
     if job.average is not None:
+        # After the masters, which replace weights.
         job.average.load(job.model.state_dict())
     taken = [f"epoch {foreign.epochs}"]
     taken += [f"fp32 masters of {masters} weights"] if masters else []
@@ -153,11 +157,14 @@ def _parameter_order(foreign: ForeignTraining, model: nn.Module) -> list[str] | 
     own, half = dict(model.named_parameters()), _half_names(foreign)
     listed = [(old, new) for old, new in _names(foreign) if new in own]
     sizes = [len(group["params"]) for group in foreign.optimizer["param_groups"]]
+    # NVIDIA's groups: parameters with `bn` in their own name, then the others. Norms of projections are called
+    # downsample.1 and belong to the others.
     norms = [new for old, new in listed if "bn" in old]
     rest = [new for old, new in listed if "bn" not in old]
     grouped = [norms, rest] if sizes == [len(norms), len(rest)] else [[new for _, new in listed]]
     if sizes != [len(names) for names in grouped]:
         return None
+    # apex of early 2019 put the masters of half-precision weights before the rest of a group.
     halves_first = [name for names in grouped for name in sorted(names, key=lambda n: n not in half)]
     candidates = ([name for names in grouped for name in names], halves_first)
     return next((names for names in candidates if _agrees(foreign, names, half, own)), None)
@@ -172,6 +179,7 @@ def _agrees(foreign: ForeignTraining, names: Sequence[str], half: set[str], own:
     return all(
         buffer is None or buffer.shape == own[name].shape for name, buffer in zip(names, buffers, strict=True)
     ) and all(
+        # The loaded weights are the masters rounded to half precision.
         master.shape == own[name].shape and torch.allclose(master.half().float(), own[name].detach().cpu(), atol=1e-3)
         for name, master in zip(masters, foreign.masters, strict=False)
     )
@@ -180,6 +188,7 @@ def _agrees(foreign: ForeignTraining, names: Sequence[str], half: set[str], own:
 def _buffers(foreign: ForeignTraining) -> list[Tensor | None]:
     """The momentum of each parameter in the optimiser's order; None for one that was never updated."""
     state = foreign.optimizer["state"]
+    # Positions count through all groups, not within one.
     ids = [index for group in foreign.optimizer["param_groups"] for index in group["params"]]
     return [state.get(index, {}).get(MOMENTUM) for index in ids]
 

@@ -44,6 +44,7 @@ def from_dict(cls: type[T], tree: Any, path: str = "") -> T:
 
 def _field_value(cls: Any, name: Any, value: Any, path: str) -> Any:
     """The value of one field of the dataclass at `path`, converted and checked."""
+    # Messages name settings of a recipe as assignments do: `optim.lr`, not `recipe.optim.lr`.
     where = str(name) if path in ("", "recipe") else f"{path}.{name}"
     field = next((each for each in dataclasses.fields(cls) if each.name == name), None)
     if field is None:
@@ -76,6 +77,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return value
     if origin is tuple:
         return _convert_tuple(value, args, where)
+    # 1 becomes 1.0, since digests see them as different. True is an int for Python, but not a number here.
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
@@ -93,21 +95,19 @@ def _convert_tuple(value: Any, args: tuple[Any, ...], where: str) -> tuple[Any, 
 
 
 def _check_range(value: Any, meta: Any, where: str) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return
-    low, high, above = meta["low"], meta["high"], meta["above"]
-    if not math.isfinite(value):
-        raise ConfigError(f"{given(where, value)} is not a finite number.")
-    if value < low:
-        raise ConfigError(f"{given(where, value)} is out of range: it must be {low} or more.")
-    if value <= above:
-        raise ConfigError(f"{given(where, value)} is out of range: it must be above {above}.")
-    if value > high:
-        raise ConfigError(f"{given(where, value)} is out of range: it must be {high} or less.")
+    for number in value if isinstance(value, tuple) else (value,):
+        if not isinstance(number, int | float) or isinstance(number, bool):
+            continue
+        low, high, above = meta["low"], meta["high"], meta["above"]
+        limit = "" if math.isfinite(number) else "a finite number"
+        limit = limit or (f"{low} or more" if number < low else f"above {above}" if number <= above else "")
+        if limit := limit or (f"{high} or less" if number > high else ""):
+            raise ConfigError(f"{given(where, number)} is out of range: it must be {limit}.")
 
 
 def to_dict(value: Any) -> dict[str, Any]:
     """Plain JSON values, tuples as lists."""
+    # Through JSON, so that a tree in memory equals one that was read from a file.
     plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(value)))
     return plain
 
@@ -126,6 +126,7 @@ def override(config: Config, path: str, value: Any) -> Config:
     if isinstance(value, str):
         refuse_credentials(value, path)
     new = _field_value(type(groups[-1]), last, value, ".".join(names).removeprefix("recipe."))
+    # From the inside out: groups are frozen, so a new value needs a new group at every level.
     for group, name in zip(reversed(groups), reversed([*names, last]), strict=True):
         new = dataclasses.replace(group, **{name: new})
     return cast("Config", new)
@@ -173,6 +174,7 @@ def config_from_tree(tree: Any) -> Config:
     """A configuration from plain values of today's schema, without credentials in its address. Raises ConfigError."""
     config = from_dict(Config, tree)
     data = config.recipe.data
+    # Files of earlier versions may hold a password.
     data = dataclasses.replace(data, source=redact_addresses(data.source))
     return dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, data=data))
 
@@ -211,6 +213,7 @@ def parse_value(text: str, hint: Any) -> Any:
         value = tomllib.loads(f"v = {text}")["v"]
     except (ValueError, RecursionError):  # TOML's own errors, numbers of too many digits, lists in lists without end
         return text
+    # `name=2024` is text, although TOML reads a number.
     is_text = hint is str or (get_origin(hint) is not tuple and str in get_args(hint))
     return value if isinstance(value, str) or not is_text else text
 
@@ -228,9 +231,11 @@ def load_file(path: Path) -> Config:
         raise ConfigError(f"{path} must hold a table of settings.")
     if "schema" in tree:
         tree = migrated("config", tree, path)
+    # A file that people write has the recipe at the top, a run's config.json below `recipe`.
     if "recipe" not in tree:
         groups = {name: tree.pop(name) for name in list(tree) if name in _GROUPS}
         tree = {"recipe": tree, **groups}
+    # An address that nobody typed is refused later; the error then names this file.
     note_origin(tree, path)
     try:
         config = from_dict(Config, tree)
@@ -255,6 +260,7 @@ def to_toml(recipe: Recipe) -> str:
             tables += [("[[published]]", entry) for entry in value]
         else:
             lines.append(_toml_line(f, value))
+    # After all plain settings: in TOML, a key behind a table's name belongs to that table.
     for name, table in tables:
         lines += ["", name]
         following = _following(table)
@@ -273,12 +279,14 @@ def _following(table: Any) -> set[str]:
 
 
 def _toml_line(f: Any, value: Any) -> str:
+    # TOML has no null: a setting without a value is a comment.
     setting = f"# {f.name} =" if value is None else f"{f.name} = {toml_value(value)}"
     return f"{setting:40}  # {f.metadata['doc']}"
 
 
 def toml_value(value: Any) -> str:
     """A value as TOML writes it."""
+    # JSON's notation of texts, true and false is also TOML's.
     if isinstance(value, bool | str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):

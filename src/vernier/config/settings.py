@@ -128,8 +128,8 @@ class Augment:
     crop_trials: int = option(
         1, "ssd: windows tried before another rule is drawn; ssd-tf always tries 50", low=1, high=50
     )
-    area: tuple[float, float] = option((0.08, 1.0), "random-resized: share of the image's area")
-    ratio: tuple[float, float] = option((0.75, 4 / 3), "random-resized: width over height")
+    area: tuple[float, float] = option((0.08, 1.0), "random-resized: fraction of the image's area", above=0, high=1)
+    ratio: tuple[float, float] = option((0.75, 4 / 3), "random-resized: width over height", above=0)
     pad_px: int = option(4, "pad: width of the border", low=0, high=64)
     border: Literal["zeros", "reflect"] = option(
         "zeros", "pad: what the border is filled with; reflect: mirrored pixels"

@@ -35,6 +35,7 @@ def load_library(source: Path, setting: str) -> ctypes.CDLL:
 def _library_path(source: Path, setting: str) -> Path:
     """Named by everything that the compiled code depends on."""
     version = _run([_compiler(setting), "--version"], setting)
+    # -march=native: computers that share a home directory may need different files.
     parts = (source.read_text(), version, " ".join(FLAGS), " ".join(sorted(instruction_sets())))
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return cache_home() / "kernels" / f"{source.stem}-{key}.so"
@@ -52,6 +53,7 @@ def _compile(source: Path, path: Path, setting: str) -> None:
     """Written beside its place and moved there, since several processes may compile at once."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # On the same file system, so that the rename is atomic and nobody loads half a library.
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             new = Path(folder) / path.name
             _run([_compiler(setting), *FLAGS, str(source), "-o", str(new)], setting)
@@ -69,6 +71,7 @@ def _run(command: list[str], setting: str) -> str:
     except subprocess.TimeoutExpired as error:
         raise ConfigError(f"{setting}: {command[0]} took more than 5 minutes. {_instead(setting)}") from error
     if done.returncode:
+        # Compilers print includes and warnings before the error itself.
         lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or [""]
         raise ConfigError(f"{setting}: {command[0]} failed: {lines[0]}. {_instead(setting)}")
     return done.stdout

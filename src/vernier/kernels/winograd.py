@@ -21,7 +21,9 @@ from vernier.references import given, use
 from .compiling import load_library
 
 SETTING = "machine.convolution = winograd"
+# As in winograd.cpp, which fills buffers that are allocated here: TILE x TILE outputs need (TILE + 3 - 1)^2 points.
 TILE, POINTS, CHANNEL_MULTIPLE = 4, 36, 16
+# With 16 channels PyTorch's convolution was faster (docs/results/training-step.md).
 FEWEST_CHANNELS = 32
 FEWEST_TILES = 64
 """Of a batch: with fewer, transforming the weights takes longer than the products that are saved."""
@@ -58,6 +60,7 @@ class Winograd:
 
 def is_convertible(module: nn.Module) -> bool:
     return (
+        # No subclass: BlurConv2d, for example, computes something else.
         type(module) is nn.Conv2d
         and module.kernel_size == (3, 3)
         and module.stride == module.padding == module.dilation == (1, 1)
@@ -71,6 +74,7 @@ class WinogradConv2d(nn.Conv2d):
     """Winograd's algorithm in training, in fp32, on batches that are large enough; PyTorch's convolution elsewhere."""
 
     def forward(self, input: Tensor) -> Tensor:
+        # Under autocast the input may still be fp32, and PyTorch would compute in lower precision.
         usual = not self.training or input.dtype != torch.float32 or torch.is_autocast_enabled("cpu")
         if usual or count_tiles(input) < FEWEST_TILES:
             return super().forward(input)
@@ -104,12 +108,14 @@ def input_gradient(gradient: Tensor, weight: Tensor) -> Tensor:
 @torch.library.custom_op("vernier::winograd_weight_gradient", mutates_args=())
 def weight_gradient(gradient: Tensor, images: Tensor) -> Tensor:
     outputs, inputs = gradient.shape[1], images.shape[1]
+    # 36 products [outputs, tiles] x [tiles, inputs]: tiles are summed before the one transform back.
     points = torch.bmm(_points(gradient, gradients=True).transpose(1, 2), _points(images, gradients=False))
     result = _channels_last(outputs, inputs, 3, 3)
     _kernels().winograd_weight_gradient(points.data_ptr(), result.data_ptr(), outputs, inputs, torch.get_num_threads())
     return result
 
 
+# Shapes and layouts without values, for torch.compile.
 @convolve.register_fake
 def _(images: Tensor, weight: Tensor) -> Tensor:
     return _channels_last(images.shape[0], weight.shape[0], *images.shape[2:], like=images)
@@ -148,6 +154,7 @@ def _multiply(images: Tensor, weight: Tensor, *, backward: bool) -> Tensor:
     """The convolution, or the gradient of its inputs, which is one with the weights turned."""
     images = images.contiguous(memory_format=torch.channels_last)
     weight = weight.contiguous(memory_format=torch.channels_last)
+    # The kernels get bare pointers: layouts must be right, and these names keep the copies alive until they return.
     count, inputs, height, width = images.shape
     outputs = weight.shape[1 if backward else 0]
     kernels, threads = _kernels(), torch.get_num_threads()
@@ -180,6 +187,7 @@ def _channels_last(*shape: int, like: Tensor | None = None) -> Tensor:
 @cache
 def _kernels() -> ctypes.CDLL:
     library = load_library(_SOURCE, SETTING)
+    # Without argtypes, ctypes passes integers as 32 bits and cuts pointers off.
     pointer, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
     library.winograd_weights.argtypes = [pointer] * 2 + [size] * 2 + [number] * 2
     library.winograd_scratch.argtypes = [size] * 2
@@ -193,6 +201,7 @@ def _kernels() -> ctypes.CDLL:
 def check_kernels() -> None:
     """Compare what the compiler made with PyTorch's convolution, once: milliseconds."""
     generator = torch.Generator().manual_seed(0)
+    # Sizes that fill neither a tile nor a vector, so that every border case is part of the check.
     images = torch.randn(2, 19, 9, 6, generator=generator, requires_grad=True)
     weight = torch.randn(85, 19, 3, 3, generator=generator, requires_grad=True)
     gradient = torch.randn(2, 85, 9, 6, generator=generator)
@@ -201,7 +210,7 @@ def check_kernels() -> None:
         gradients = [torch.autograd.grad(output, (images, weight), gradient) for output in outputs]
     for own, usual in zip((outputs[0], *gradients[0]), (outputs[1], *gradients[1]), strict=True):
         error = ((own - usual).norm() / usual.norm()).item()
-        if not error < LARGEST_ERROR:
+        if not error < LARGEST_ERROR:  # also true for NaN
             raise ConfigError(
                 f"{SETTING}: what the C++ compiler of this machine made of {_SOURCE.name} differs from PyTorch's "
                 f"convolution by {error:.1e}. Set $CXX to another compiler, or leave machine.convolution out."

@@ -53,7 +53,7 @@ class Arch:
 
 @frozen
 class SsdSpec:
-    """The shape of a single-shot detector, for any image size; `ssd.levels` computes the levels for one.
+    """The shape of a single-shot detector, for any image size; `levels` computes the levels for one.
 
     Each level after the backbone's halves the grid while it has more than five cells per side, then removes two cells
     while there are three: at 300 pixels 38, 19, 10, 5, 3, 1. Default boxes are shares of the image and grow with it.

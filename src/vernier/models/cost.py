@@ -91,6 +91,7 @@ def cost(name: str, options: Options, px: int) -> Cost:
 def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cost:
     """Count the cost of a recipe's network for data of so many classes, or with the catalogue's outputs where 0."""
     entry = info(spec.name)
+    # A detector has one more output, for the background.
     outputs = classes + (entry.ssd is not None) + spec.unused_outputs if classes else 0
     options = Options(
         num_classes=outputs or spec.num_classes or entry.classes,
@@ -145,8 +146,10 @@ class _Counter:
             blurred = inputs * in_px**2
             self.macs += 9 * blurred
             self.activations += blurred
+        # With half the kernel as padding, the resolution is divided by the stride and rounded up.
         out_px, fan_in = -(-in_px // stride), inputs // groups * kernel**2
         self._convolve(out_px, fan_in, outputs)
+        # Scale and shift of the batch norm, and its output; `_convolve` has counted that of the convolution.
         self.params += 2 * outputs
         self.activations += outputs * out_px**2
         self._add_layer(inputs * in_px**2, outputs * out_px**2, fan_in * outputs, shortcut=shortcut, extra=blurred)
@@ -177,6 +180,7 @@ class _Counter:
         width = options.width or arch.width
         stem = arch.stem if options.stem == "default" else options.stem
         if stem == "imagenet":
+            # The 3x3 pool has padding and rounds up; the 2x2 pool of `small-pool` has none and rounds down.
             self.px = -(-self.conv(self.px, options.in_channels, width, 7, stride=2) // 2)
         else:
             self.px = self.conv(self.px, options.in_channels, width, 3) // (2 if stem == "small-pool" else 1)
@@ -193,7 +197,7 @@ class _Counter:
     def pooled(self, arch: Arch) -> None:
         """`airbench`: a whitening stem with a bias, blocks with a pool behind the first convolution, a head without."""
         channels, inputs = whitening_channels(self.options.in_channels), self.options.in_channels * self.px**2
-        self.px -= PATCH_PX - 1
+        self.px -= PATCH_PX - 1  # no padding
         self._convolve(self.px, self.options.in_channels * PATCH_PX**2, channels)
         self.params += channels
         values = channels * self.px**2  # GELU keeps its input, besides its output, which the next layer reads
@@ -215,7 +219,7 @@ class _Counter:
             self.marks.append(self.macs)
         self.part += 1
         self.linear(channels, self.options.num_classes)
-        self.params -= self.options.num_classes
+        self.params -= self.options.num_classes  # `linear` counts a bias, which this head does not have
 
     def _block(self, arch: Arch, inputs: int, planes: int, stride: int) -> int:
         outputs, start = planes * arch.expansion, self.px
@@ -230,6 +234,7 @@ class _Counter:
             px = self.conv(px, inner, inner, 3, stride=second, groups=arch.groups)
             self.conv(px, inner, outputs, 1)
             if arch.squeeze:
+                # Scaling by the factors of squeeze-and-excitation keeps its input, too.
                 self.layers[-1] = replace(self.layers[-1], extra=outputs * px**2)
                 self.linear(outputs, arch.squeeze)
                 self.linear(arch.squeeze, outputs)
@@ -244,6 +249,7 @@ class _Counter:
         self.part += 1
         for index, level in enumerate(levels(arch, spec, px, self.options.stem)):
             if spec.pyramid and index < 2:
+                # Level 0 reads the backbone's last stage but one, which has half the channels of the last.
                 fan_in = channels // (2 if index == 0 else 1)
                 self._convolve(level.grid, fan_in, pyramid)
                 self.params += pyramid
@@ -251,6 +257,7 @@ class _Counter:
                 self.conv(level.grid, pyramid, pyramid, 3)
             elif index:
                 hidden, out = extra_channels(arch, spec, self.options.width, index - (2 if spec.pyramid else 1))
+                # The first level behind a pyramid reads its coarser map, not the backbone.
                 if spec.pyramid and index == 2:
                     channels = pyramid
                 for fan_in, outputs, grid in ((channels, hidden, self.px), (9 * hidden, out, level.grid)):
@@ -259,6 +266,7 @@ class _Counter:
                     self._add_layer(channels * grid**2, outputs * grid**2, fan_in * outputs, norm=spec.extra_norm)
                 channels, self.px = out, level.grid
             inputs = pyramid if spec.pyramid and index < 2 else channels
+            # Box and class heads. `Ssd` joins the outputs of all levels, which is a second copy (`extra`).
             for outputs in (4 * len(level.shapes), classes * len(level.shapes)):
                 self._convolve(level.grid, 9 * inputs, outputs)
                 self.params += outputs
@@ -283,14 +291,17 @@ def training_bytes(
     """
     trained = [layer for layer in cost.layers if layer.part >= frozen_parts]
     peak = max(values * batch * value_bytes + gradients for values, gradients in _moments(trained, recompute))
+    # Autocast keeps a half-precision copy of the weights, and the images stay in fp32 beside their cast.
     cast_bytes = value_bytes * cost.params if value_bytes < _WEIGHT_BYTES else 0
     images = cost.layers[0].inputs * batch * (_WEIGHT_BYTES if value_bytes < _WEIGHT_BYTES else 0)
+    # Frozen parts keep nothing, but their forward pass can be the peak of the step.
     passed = inference_bytes(cost, batch=batch, value_bytes=value_bytes) if frozen_parts else 0
     return max(peak + images, passed) + cast_bytes
 
 
 def inference_bytes(cost: Cost, *, batch: int, value_bytes: int = 4) -> int:
     """Bytes of activations at the peak of a forward pass of `batch` images without gradients."""
+    # Reversed: of the layers of a part, the first is set last. Its input stays alive for the shortcut.
     starts = {layer.part: layer.inputs for layer in reversed(cost.layers)}
     peak = max(starts[layer.part] + layer.inputs + 2 * layer.outputs for layer in cost.layers)
     return batch * (peak * value_bytes + cost.layers[0].inputs * _WEIGHT_BYTES)
@@ -311,6 +322,8 @@ def _moments(trained: Sequence[Layer], recompute: bool) -> Iterator[tuple[int, i
             held = trained[0].inputs + sum(_kept(layer) for earlier in before for layer in earlier)
         held += sum(map(_kept, part))
         for layer in reversed(part):
+            # Alive in the backward pass of this layer: what is still kept, the gradient that waits for the shortcut,
+            # gradients behind and in front of the batch norm (2 x outputs), and the gradient of the input.
             into_block = 0 if layer is part[-1] else part[-1].outputs
             gradient_bytes += _WEIGHT_BYTES * layer.params
             copies_bytes = _WEIGHT_COPIES * _WEIGHT_BYTES * layer.params

@@ -26,6 +26,7 @@ from .ssd import Ssd
 State = dict[str, Tensor]
 
 _FIRST_LAYER = re.compile(r"^(backbone\.|layer0\.)?conv1\.(conv\.)?weight$")
+# Wrappers nest, so any sequence of them is removed. MLPerf's SSD keeps its backbone in `model`.
 _WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.|model\.)+")
 
 
@@ -35,11 +36,14 @@ def strip(state: Mapping[str, Tensor]) -> State:
     Any other prefix (`net.`, `resnet.`, `encoder.`) is removed where every name has it and a network is left.
     """
     stripped = {_WRAPPERS.sub("", name): tensor for name, tensor in state.items()}
+    # Two names became one (`conv1.weight`, `module.conv1.weight`): one tensor would silently replace the other.
     if len(stripped) != len(state):
         raise ConfigError(f"The weights hold two models: {join_some(state)}. Save one of them on its own.")
+    # Each turn removes one part of all names, such as `1.`, which apex's network_to_half adds (`module.1.conv1`).
     inner = stripped
     while not any(_FIRST_LAYER.match(name) for name in inner):
         prefix = common_prefix(inner, share=1.0)
+        # Not a known model. Names stay as they are, for the error that lists them.
         if prefix is None:
             return stripped
         inner = {name.removeprefix(prefix): tensor for name, tensor in inner.items()}
@@ -97,6 +101,7 @@ _BACKBONE = "backbone."
 # Deep Learning Examples put the first seven in one. Stages come after the stem, hence the order of the rules.
 _NAMINGS = (
     _Naming(
+        # The first whose marker occurs is used. torchvision's marker occurs in several others, so it is last.
         source="mlperf-ssd",
         marker=r"^layer1\.4\.0\.conv1\.weight$",
         renames=(
@@ -172,6 +177,7 @@ def translate_detector(state: Mapping[str, Tensor]) -> tuple[State, Report]:
     """
     state = strip(state)
     naming = _recognise(state)
+    # Unknown names go on: `weights.adapt` reports which of them do not fit.
     if naming is not _UNKNOWN and not naming.of_detector:
         raise ConfigError(
             f"These are weights of a classifier ({naming.source} names), not of a detector: they can start its "
@@ -218,13 +224,16 @@ def identify(state: Mapping[str, Tensor]) -> str | None:
     if features is None:
         return None
     entries = [entry for entry in describe() if entry.ssd is None]
+    # The backbone of a detector also matches a classifier, so detectors come first if the file has their levels.
     if any(name.startswith(("extras.", "additional_blocks.")) for name in report.dropped):
+        # extras.0.1 is a batch norm, or a ReLU, which has no tensors.
         norm = any(name.endswith(".0.1.running_mean") for name in report.dropped)
         pyramid = any(name.startswith("pyramid.") for name in report.dropped)
         detectors = [(entry, entry.ssd) for entry in describe() if entry.ssd is not None]
         entries = [e for e, s in detectors if (s.extra_norm, s.pyramid > 0) == (norm, pyramid)] + entries
     candidates = [(entry.name, _Features.of_arch(entry.arch)) for entry in entries]
     whole = (name for name, other in candidates if other == features)
+    # A backbone has only the first stages of its classifier. A whole match is preferred.
     part = (
         name for name, other in candidates if replace(other, blocks=other.blocks[: len(features.blocks)]) == features
     )
@@ -261,6 +270,7 @@ class _Features:
         return _Features(
             blocks=arch.blocks,
             bottleneck=arch.block == "bottleneck",
+            # The width of a whitening stem follows from the image channels and says nothing about the stages.
             inner=0 if arch.stem == "whitening" else inner / arch.width,
             groups=arch.groups,
             projection=arch.shortcut == "projection" and arch.block != "pooled",
@@ -280,6 +290,7 @@ class _Features:
             blocks=tuple(per_stage[stage] for stage in range(1, max(per_stage) + 1)),
             bottleneck="layer1.0.conv3.weight" in state,
             inner=0 if "conv1.bias" in state else middle.shape[0] / stem.shape[0],
+            # The 3x3 has as many inputs as outputs; its weight is [outputs, inputs / groups, 3, 3].
             groups=middle.shape[0] // middle.shape[1],
             projection="layer2.0.downsample.0.weight" in state,
             squeeze=0 if squeeze is None else squeeze.shape[0],

@@ -42,6 +42,7 @@ class Recomputing(nn.Module):
         if not self.recomputes or not torch.is_grad_enabled():
             return part(x)
         if torch.compiler.is_compiling():  # compiled code updates statistics in the forward pass only
+            # No random state to preserve: masks of stochastic depth are drawn before the step, nothing else is random.
             compiled: Tensor = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
             return compiled
         output: Tensor = checkpoint(
@@ -49,6 +50,7 @@ class Recomputing(nn.Module):
             x,
             use_reentrant=False,
             preserve_rng_state=False,
+            # Contexts of the first run and of the recomputation, which must not update statistics a second time.
             context_fn=lambda: (nullcontext(), _unchanged_statistics(self)),
         )
         return output
@@ -64,6 +66,7 @@ def recompute_activations(model: nn.Module) -> None:
 @contextmanager
 def _unchanged_statistics(module: nn.Module) -> Iterator[None]:
     """While entered, batch norms update copies of their running statistics, which are then discarded."""
+    # Frozen batch norms are in evaluation mode and update nothing.
     norms = [m for m in module.modules() if getattr(m, "track_running_stats", False) and m.training]
     own = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
     for norm, name, buffer in own:
@@ -89,6 +92,7 @@ class BlurConv2d(nn.Conv2d):
         self.register_buffer("blur", (row[:, None] * row).repeat(in_channels, 1, 1, 1), persistent=False)
 
     def forward(self, input: Tensor) -> Tensor:
+        # Zero padding and stride 1, as in FFCV's BlurPoolConv2d: the convolution itself subsamples.
         return super().forward(functional.conv2d(input, self.blur, padding=1, groups=self.in_channels))
 
 
@@ -102,6 +106,7 @@ class PadShortcut(nn.Module):
         self.channels = (before, out_channels - in_channels - before)
 
     def forward(self, x: Tensor) -> Tensor:
+        # `pad` lists the last dimension first: width, height, channels.
         return functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, *self.channels))
 
 
@@ -126,6 +131,7 @@ class _Layers:
 
     def conv(self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
         blur = self.options.blurpool and stride > 1 and in_channels >= BLUR_MIN_CHANNELS
+        # No bias in any convolution: the batch norm behind it has one.
         return (BlurConv2d if blur else nn.Conv2d)(
             in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
         )
@@ -195,8 +201,10 @@ class Bottleneck(_Block):
         self, layers: _Layers, arch: Arch, in_channels: int, planes: int, stride: int, drop_path: float
     ) -> None:
         inner, out_channels = inner_channels(arch, planes), planes * arch.expansion
+        # v1.5 ("3x3") or v1. A 1x1 with stride 2 ignores three quarters of its inputs; a 3x3 reads all of them.
         first, second = (1, stride) if arch.stride_in == "3x3" else (stride, 1)
         super().__init__(drop_path)
+        # In torchvision's order. Another order changes the state dict, and the random weights that a seed gives.
         self.conv1 = layers.conv(in_channels, inner, 1, stride=first)
         self.bn1 = layers.norm(inner)
         self.conv2 = layers.conv(inner, inner, 3, stride=second, groups=arch.groups)
@@ -252,6 +260,7 @@ class Trunk(Recomputing):
 
     def last_two(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The features of the last stage but one, and of the last."""
+        # `before` is always the input of the stage that made `x`.
         x = before = self.in_part(self.stem, x)
         for stage in self.stages:
             x, before = stage(x), x
@@ -280,6 +289,7 @@ def initialise(model: nn.Module, init: Init, *, zero_gamma: bool) -> None:
         elif isinstance(module, nn.BatchNorm2d):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
+    # After the loop above, which sets every scale to 1. Goyal et al. 2017: blocks start as the identity.
     if zero_gamma:
         for module in model.modules():
             if isinstance(module, BasicBlock | Bottleneck):
@@ -305,6 +315,7 @@ def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[n
         for position in range(count):
             number += 1
             stride = strides[index] if position == 0 else 1
+            # Linear from the first block to the last, as in "Deep Networks with Stochastic Depth" (Huang et al. 2016).
             blocks.append(block(layers, arch, channels, planes, stride, drop_path * number / sum(arch.blocks)))
             channels = planes * arch.expansion
         stages.append(nn.Sequential(*blocks))

@@ -1,6 +1,6 @@
 """Weights files: reading and writing them, and fitting weights to a network.
 
-Reads safetensors, torch files (`torch_file`) and TensorFlow checkpoints (`tf_checkpoint`); code in a file is never run.
+Reads safetensors, torch files (`torch_file`) and TensorFlow checkpoints (`formats`); code in a file is never run.
 `adapt` fits weights of any origin to one network, or says in one error why they do not fit. Names of layers in other
 code bases are in `naming`, telling v1 from v1.5 is in `stride_check`; run checkpoints belong to `engine.training`.
 """
@@ -50,6 +50,7 @@ __all__ = [
     "translate_detector",
 ]  # of `naming`, for users of this module
 
+# Keys of training checkpoints that hold the weights, in order of preference.
 _PLAIN_CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params")
 _AVERAGED_CONTAINERS = ("state_dict_ema", "ema_state_dict", "model_ema", "params_ema", "ema")
 _UNNEEDED = ("num_batches_tracked",)  # no network here uses it: batch norm has a fixed momentum
@@ -84,6 +85,7 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
     path = Path(path)
     averaged, metadata = False, dict[str, str]()
     notes: tuple[str, ...] = ()
+    # First, since a TensorFlow checkpoint is named by the start of its file names, which is no file to open.
     if (plugged := find_format(path)) is not None:
         form, file_or_prefix = plugged
         state, notes = form.read(file_or_prefix), (f"{form.about} {file_or_prefix.name}",)
@@ -116,6 +118,7 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 def save_safetensors(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[str, str]) -> None:
     """Write a safetensors file; it gets its final name when it is complete."""
     with replaced_atomically(Path(path)) as partial, usual_mode(partial):
+        # safetensors refuses tensors in channels-last layout: `contiguous` copies those.
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, partial, dict(metadata))
 
 
@@ -162,6 +165,7 @@ def _unwrap(loaded: Any, ema: bool | None, path: Path) -> tuple[State, bool, tup
 
 
 def _tensors(loaded: Mapping[Any, Any], path: Path) -> State:
+    # Containers can be nested. Counters and texts beside the tensors are ignored.
     inner = next((name for name in _PLAIN_CONTAINERS if isinstance(loaded.get(name), Mapping)), None)
     if inner is not None:
         return _tensors(loaded[inner], path)
@@ -252,6 +256,7 @@ def adapt(
     if report.source == "ffcv-blurpool" and not any(isinstance(module, BlurConv2d) for module in model.modules()):
         raise ConfigError("The weights were trained with blurpool. Set model.blurpool = true.")
     notes = check_stride(loaded, model, images, metadata or {})
+    # Before the shapes are compared: another number of classes has an error with a remedy, not a list of shapes.
     if not reset_head:
         _check_classes(loaded, own, model)
     skipped = ("conf." if isinstance(model, Ssd) else "fc.",) if reset_head else ()  # the layers that name classes
@@ -261,6 +266,7 @@ def adapt(
     problems += [f"{name} is not in the model" for name in left_over if not name.startswith(free)]
     if problems:
         raise ConfigError(_misfit(problems, loaded, model))
+    # The file's classifier is in the model, too, and still not used: it is reported as dropped.
     reset = [name for name in loaded if name in own and name.startswith(skipped)]
     report = dataclasses.replace(
         report, dropped=(*report.dropped, *left_over, *reset), missing=tuple(missing), notes=tuple(notes)
@@ -295,6 +301,7 @@ def _check_classes(loaded: State, own: State, model: nn.Module) -> None:
     if isinstance(model, Ssd):
         name, shapes, label = "conf.0.weight", len(model.levels[0].shapes), "classes, the background among them,"
     head, own_head = loaded.get(name), own.get(name)
+    # Only if nothing but the number of outputs differs; anything else is another model, which `_misfit` reports.
     if head is None or own_head is None or head.shape[1:] != own_head.shape[1:] or len(head) == len(own_head):
         return
     classes = len(head) // shapes
@@ -315,6 +322,7 @@ def _advice(loaded: State, model: nn.Module) -> str:
     if guess is None:
         prefix = common_prefix(loaded)
         return f" Nearly all of their names start with {prefix!r}: save them without it." if prefix else ""
+    # `identify` names v1.5 for weights of v1, which look the same.
     if guess not in (own, own.replace("-v1", "")):
         return f" They look like {guess}."
     different = [
@@ -331,6 +339,7 @@ def _advice(loaded: State, model: nn.Module) -> str:
 
 def _width_and_stem(state: Mapping[str, Tensor]) -> tuple[int, str] | tuple[None, None]:
     """Read the width and the kind of stem from the first convolution."""
+    # Blocks have a conv1, too; the first one in the file's order is the stem.
     stem = next((t for name, t in state.items() if name.endswith("conv1.weight") and t.dim() == 4), None)
     return (None, None) if stem is None else (stem.shape[0], "imagenet" if stem.shape[-1] == 7 else "small")
 

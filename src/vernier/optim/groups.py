@@ -29,6 +29,7 @@ class ParameterGroup:
 
 def split_by_decay(model: nn.Module, rule: str) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Split the parameters that require gradients into decayed and exempt ones, in model order."""
+    # By identity, since comparing tensors compares their elements.
     norms = {id(p) for m in model.modules() if isinstance(m, NORMS) for p in m.parameters(recurse=False)}
     exempt: Callable[[str, nn.Parameter], bool] = {
         "all": lambda name, p: False,
@@ -50,6 +51,7 @@ def depths(model: nn.Module) -> dict[str, int]:
     prefix = _BACKBONE if any(n.startswith(_BACKBONE) for n in names) else ""
     inner = {n: n.removeprefix(prefix) for n in names if n.startswith(prefix)}
     block_of = {n: (int(m[1]), int(m[2])) for n, short in inner.items() if (m := _BLOCK.match(short))}
+    # (stage, block) as numbers, so that block 10 follows block 9.
     blocks = sorted(set(block_of.values()))
     depth_of = {name: 1 + blocks.index(block) for name, block in block_of.items()}
     depth_of |= {n: 0 for n, short in inner.items() if short.startswith(_STEM)}
@@ -65,6 +67,7 @@ def muon_groups(model: nn.Module, optim: Optim) -> list[ParameterGroup]:
     filters = [p for n, p in named if p.dim() == 4]
     biases = [p for n, p in named if p.dim() != 4 and not n.startswith(_HEAD)]
     groups = (
+        # Muon sets the length of filters in each step, so weight decay would have no effect.
         ParameterGroup(params=filters, weight_decay=0.0, filters=True),
         ParameterGroup(params=biases, weight_decay=optim.weight_decay, lr_share=optim.bias_lr / optim.lr),
         ParameterGroup(params=head, weight_decay=optim.weight_decay, lr_share=optim.head_lr / optim.lr),
@@ -82,6 +85,7 @@ def parameter_groups(model: nn.Module, optim: Optim, *, head_apart: bool = False
         return muon_groups(model, optim)
     decayed, exempt = split_by_decay(model, optim.decay_rule)
     by_decay = [(decayed, optim.weight_decay), (exempt, 0.0)]
+    # `head_apart`: a fused optimizer starts the momentum of a group as a whole, and the head starts first.
     if optim.layer_decay == optim.backbone_lr_share == 1.0 and not head_apart:
         return [ParameterGroup(params=params, weight_decay=decay) for params, decay in by_decay if params]
     depth_of = {id(p): d for (n, p), d in zip(model.named_parameters(), depths(model).values(), strict=True)}

@@ -61,7 +61,7 @@ _NOT_IN_A_BENCH = ("recipe.schedule", "recipe.eval", "checkpoint", "limits", "ma
 """Settings of a training that a benchmark has no use for."""
 _OTHER_WORK = "Not the same work"
 SHOWN_DIFFERENCES = 20
-_LARGEST_RATIO = 100
+_LARGEST_RATIO = 100  # intervals of few, very different runs can reach hundreds of digits
 _Differences = dict[str, tuple[Any, Any]]
 
 
@@ -124,9 +124,10 @@ def compare_runs(
 
     Raises ConfigError where a run has no steps to measure, and for different work unless it is allowed.
     """
+    # Copies first: a copy would count as another run that agrees perfectly, and make the interval too narrow.
     (a, copies_of_a), (b, copies_of_b) = _without_copies("A", a), _without_copies("B", b)
     (a, aborted_of_a), (b, aborted_of_b) = _without_aborted("A", a), _without_aborted("B", b)
-    work_a, work_b = work_of(a[0]), work_of(b[0])
+    work_a, work_b = work_of(a[0]), work_of(b[0])  # the first run stands for its side; `_mixed_work` checks the others
     other_work = _describe_other_work(work_a, work_b)
     sides = (("A", a), ("B", b))
     mixed = next((text for name, side in sides if (text := _mixed_work(name, side))), None)
@@ -180,7 +181,7 @@ def _without_aborted(name: str, runs: Sequence[RunLog]) -> tuple[list[RunLog], l
     aborted = [str(run.path) for run in runs if run.aborted]
     if not aborted:
         return list(runs), []
-    if not finished:
+    if not finished:  # nothing would remain: their speeds can still be compared
         return list(runs), [f"every run of {name} was aborted or did not reach its target: speeds only"]
     return finished, [f"left out of {name}, aborted or without reaching the target: {', '.join(aborted)}"]
 
@@ -225,7 +226,7 @@ def _unknown(a: Work, b: Work) -> list[str]:
 def _differs(a: RunLog, b: RunLog, work_a: Work, work_b: Work) -> Differs:
     hidden = (
         *(_IN_WORDS if a.ran is not None and b.ran is not None else ()),
-        *(_NOT_IN_A_BENCH if a.format != b.format else ()),
+        *(_NOT_IN_A_BENCH if a.format != b.format else ()),  # a run and a benchmark
     )
     comparable = (a.ran is None) == (b.ran is None)  # the settings of another system have other names
     return Differs(
@@ -239,6 +240,7 @@ def _differs(a: RunLog, b: RunLog, work_a: Work, work_b: Work) -> Differs:
 
 
 def _side(runs: Sequence[RunLog]) -> Side:
+    # MLPerf's score, so of its logs alone: other runs have no common target at which the clock stops.
     times = [r.total_s for r in runs if r.format == "mllog" and r.total_s and not r.aborted]
     score, how = time_to_train(times) or (None, None)
     return Side(
@@ -255,7 +257,7 @@ def _side(runs: Sequence[RunLog]) -> Side:
 def _numbered(tree: Any) -> Any:
     """Lists of tables as tables by position, so that differences within have a name; process ids are left out."""
     if isinstance(tree, dict):
-        return {k: _numbered(v) for k, v in tree.items() if k != "pid"}
+        return {k: _numbered(v) for k, v in tree.items() if k != "pid"}  # process ids differ in every run
     if isinstance(tree, list) and tree and all(isinstance(v, dict) for v in tree):
         return {str(i): _numbered(v) for i, v in enumerate(tree)}
     return tree
@@ -263,7 +265,7 @@ def _numbered(tree: Any) -> Any:
 
 def _differences(a: Any, b: Any, hidden: tuple[str, ...] = ()) -> _Differences:
     differences = tree_differences(_numbered(a), _numbered(b))
-    left_out = (*_DIFFERS_ANYWAY, *hidden)
+    left_out = (*_DIFFERS_ANYWAY, *hidden)  # a name, or a group of settings: `run` hides run.x and not running
     return {k: v for k, v in differences.items() if not any(k == p or k.startswith(f"{p}.") for p in left_out)}
 
 
@@ -325,6 +327,7 @@ def _percent(ratio: float) -> str:
 def _interval(c: Comparison) -> str:
     if c.low is None or c.high is None:
         return ""
+    # One run per side shows the noise within a run, not how runs of the same thing differ.
     kind = "95 % interval within these two runs" if c.runs == (1, 1) else "95 % interval"
     return f", {kind} {_percent(c.low)} to {_percent(c.high)}"
 
@@ -333,6 +336,7 @@ def _power_lines(c: Comparison) -> list[str]:
     """What difference could have been found, so that nobody takes "cannot tell" for "equal"."""
     if c.detectable is None:
         return []
+    # Runs that differ very much make it endless; that is not written out.
     smallest = f"{100 * c.detectable:.2g} %" if c.detectable < 1 else "100 %"
     return [f"   such a comparison finds a difference of {smallest} or more in {100 * DETECTED:.0f} % of cases"]
 
@@ -342,6 +346,7 @@ def _verdict_line(c: Comparison) -> str:
     if c.verdict != "cannot tell":
         ignoring = f"; how runs differ is ignored: {given('single_runs', True)}" if c.runs == (1, 1) else ""
         return f"B is {c.verdict} (certainly different, and by more than the tolerance of {tolerance}{ignoring})"
+    # Before the next cases: an interval within the tolerance is an answer, also if it includes 1.
     if c.within_tolerance:
         return f"cannot tell them apart: any difference is smaller than {tolerance}"
     if c.runs == (1, 1) and c.detectable is None:

@@ -146,6 +146,7 @@ class Request:
         for each in options_of(type(self)):
             value = each.form.checked(each.name, getattr(self, each.name))
             each.check(value)
+            # Requests are frozen; the checked value replaces the given one before anybody sees it.
             object.__setattr__(self, each.name, value)
 
     def changes(self) -> dict[str, object]:
@@ -181,6 +182,7 @@ class Request:
     def from_json(cls, tree: Mapping[str, Any]) -> Self:
         """The request of `to_json`. Raises ConfigError for one of another command or of a newer version."""
         schema, words = tree.get("schema"), tree.get("command")
+        # Requests of older versions are read; options that they did not have keep their defaults.
         if not isinstance(schema, int) or schema > SCHEMA:
             raise ConfigError(f"This request was written by a newer version of Vernier (schema {schema!r}).")
         if words != cls.command:
@@ -189,8 +191,10 @@ class Request:
         if not isinstance(values, Mapping):
             raise ConfigError(f"A request has a table of options, not {values!r}.")
         known = {each.name for each in options_of(cls)}
+        # Not ignored: without the option, the other process would do something else than was asked.
         if unknown := [name for name in values if name not in known]:
             raise ConfigError(f"{cls.command} has no option {unknown[0]!r} in this version of Vernier.")
+        # JSON has lists only; fields of requests are tuples.
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
@@ -221,6 +225,7 @@ _OPTIONS: dict[type[Request], tuple[Option, ...]] = {}
 def options_of(cls: type[Request]) -> tuple[Option, ...]:
     """The options of a request, arguments by position first, then in the order of their declaration."""
     if cls not in _OPTIONS:
+        # Without extras, `Annotated` would be lost, and a duration would be a plain text.
         hints = get_type_hints(cls, include_extras=True)
         options = [
             Option(
@@ -238,6 +243,7 @@ def options_of(cls: type[Request]) -> tuple[Option, ...]:
 def option_of(cls: type[Request], name: str) -> Option | None:
     """The option of this name, or the one that changes the setting of this name."""
     name = name.removeprefix("recipe.")
+    # The name first: an option may have the name of a setting that another option changes.
     exact = next((each for each in options_of(cls) if each.name == name), None)
     return exact or next((each for each in options_of(cls) if each.declared.sets == name), None)
 
@@ -279,6 +285,7 @@ GROUPS = ("arguments", "options", "data", "model", "schedule", "measuring", "mac
 
 def groups_of(cls: type[Request], *, everything: bool = True) -> Iterator[tuple[str, list[Option]]]:
     """The options of the shell by heading; without `everything` only the everyday ones."""
+    # In the order of GROUPS, which the dictionary keeps.
     by_group: dict[str, list[Option]] = {name: [] for name in GROUPS}
     for each in sorted(options_of(cls), key=lambda each: each.declared.advanced):  # the everyday ones first
         if each.declared.edge != "python" and (everything or not each.declared.advanced):

@@ -39,6 +39,7 @@ _PLAIN: dict[Any, Kind] = {bool: "switch", int: "int", float: "float", str: "tex
 _METAVARS = {"int": "N", "float": "X", "text": "TEXT", "duration": "TIME", "time limit": "TIME|auto", "path": "PATH"}
 _METAVARS |= {"fraction": "PERCENT%", "settings": "NAME=VALUE", "pairs": "NAME=VALUE,..."}
 _NEEDS = {"int": "a whole number", "float": "a number", "text": "text", "path": "a path", "switch": "true or false"}
+# Larger ones can overflow a float in range checks, and Python refuses to print the longest.
 _LARGEST = 2**63
 
 
@@ -67,6 +68,7 @@ class Form:
     def parse(self, name: str, text: str, other: Mapping[str, str] | None = None) -> Any:
         """One value from a text of the command line. Raises ConfigError for one that does not fit."""
         text = (other or {}).get(text, text)
+        # Texts become numbers on the command line only: from Python, "3" is refused if a number is required.
         if self.kind in ("int", "float"):
             try:
                 return int(text) if self.kind == "int" else float(text)
@@ -94,6 +96,7 @@ class Form:
         return self._one(name, value)
 
     def _checked_list(self, name: str, value: Any) -> tuple[Any, ...]:
+        # A text is a sequence, too, but means one value; a path may have commas in it.
         single = isinstance(value, str | os.PathLike) or not isinstance(value, Sequence)
         values = tuple(self._one(name, item) for item in ((value,) if single else value))
         if self.count > 1 and len(values) != self.count:
@@ -122,11 +125,13 @@ class Form:
                 return float(value)
             case "text" if isinstance(value, int | float) and not isinstance(value, bool):
                 return str(value)
+        # bool is a subclass of int: without the second test, True would be a number.
         python_type = {"switch": bool, "int": int, "float": float}.get(self.kind, str)
         if not isinstance(value, python_type) or (python_type is not bool and isinstance(value, bool)):
             raise ConfigError(f"{given(name)} takes {_NEEDS.get(self.kind, 'text')}, not {value!r}.")
         if isinstance(value, int) and abs(value) >= _LARGEST:
             raise ConfigError(f"{given(name)} is out of range: no option takes whole numbers of 64 bits and more.")
+        # Any text may be an address with a password, and requests are recorded and passed to other processes.
         return take_credentials([value])[0] if isinstance(value, str) else value
 
     def _duration(self, name: str, value: Any) -> str:
@@ -160,6 +165,7 @@ class Form:
         if isinstance(value, tuple):
             return (" " if self.count > 1 else ",").join(self.text(item) for item in value)
         if isinstance(value, float):
+            # As short as possible, but never another number.
             return f"{value:g}" if float(f"{value:g}") == value else repr(value)
         return str(value)
 
@@ -168,6 +174,7 @@ class Form:
 def form_of(hint: Any) -> Form:
     """The form of an annotation: `int | None`, `tuple[str, ...]`, `Literal[...]`, or one of this module's."""
     if get_origin(hint) in (Union, UnionType):
+        # Only `X | None`: any other union has no form, and fails to unpack.
         (inner,) = (each for each in get_args(hint) if each is not type(None))
         form = form_of(inner)
         return Form(kind=form.kind, optional=True, choices=form.choices, several=form.several, count=form.count)
@@ -190,6 +197,7 @@ def _plain(value: Any) -> Any:
         return os.fspath(Path(os.fspath(value)).expanduser())
     if isinstance(value, str) and value.startswith("~"):
         return os.fspath(Path(value).expanduser())
+    # NumPy's float64 is a float already; its other scalars are not Python's numbers.
     if not isinstance(value, bool | int | float | str) and hasattr(value, "item"):
         return value.item()
     return value
@@ -209,6 +217,7 @@ def _setting_value(value: Any) -> Any:
 
 
 def _fraction_text(name: str, value: Any) -> str:
+    # 1 could mean 1% or 100%, and is refused. 12 digits: 100 * 0.07 is 7.000000000000001.
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1:
         return f"{100 * value:.12g}%"
     if not isinstance(value, str) or not re.fullmatch(r"\d+(\.\d*)?(e-?\d+)?%|\.\d+%", value.strip()):

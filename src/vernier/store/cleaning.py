@@ -33,7 +33,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 SETTLED_S = 3600.0
 """A run whose end was never recorded is removed as a whole only when nothing in it has changed for this long: between
 making or choosing a run and locking it, a starting process reads its data."""
-_STAMPED = re.compile(r"^\d{8}-\d{6}-.")
+_STAMPED = re.compile(r"^\d{8}-\d{6}-.")  # as `RunDir.create` names runs: date, time, name
+# A new file that runs write must be added here: one that is not listed is taken for a person's, and keeps the run.
 _OWN_FILES = re.compile(
     r"config\.json|environment\.json|run\.json|run\.lock|bench\.json|bench\.md|report\.html"
     r"|train_images\.json|held_out\.json|finetuning\.json"
@@ -109,6 +110,7 @@ def incomplete_runs(folder: Path) -> list[Path]:
 
 
 def _has_only_empty_folders(path: Path) -> bool:
+    # `RunDir.create` makes an empty checkpoints/ before the configuration is written.
     return all(p.is_dir() and not p.is_symlink() and not any(p.iterdir()) for p in path.iterdir())
 
 
@@ -120,6 +122,7 @@ def starting_weights(runs: Iterable[RunDir]) -> frozenset[Path]:
             model = run.read_config()["recipe"]["model"]
             names = [model.get(key) for key in ("weights", "backbone_weights", "checkpoint")]
         except (ConfigError, KeyError, TypeError, AttributeError):
+            # A damaged run must not keep others from being cleaned.
             continue
         files |= {Path(name).expanduser().resolve() for name in names if name and isinstance(name, str)}
     return frozenset(files)
@@ -149,6 +152,7 @@ def _plan(run: RunDir, choice: Choice, *, settled: bool, hashes: bool) -> Plan:
     try:
         run.read_config()
         status = run.recorded_status()
+    # Only of run.json: a run that was killed before it wrote its first status, which is unknown.
     except FileNotFoundError:
         status = RunStatus()
     except (OSError, ConfigError, DamagedRecord) as error:
@@ -186,6 +190,7 @@ def _kind_of_whole_run(run: RunDir, status: RunStatus, kinds: frozenset[Kind]) -
 
 
 def _never_trained(run: RunDir, status: RunStatus) -> bool:
+    # run.json has no summary while a run trains: after a kill, only checkpoints and events show that it did.
     if run.is_bench or run.profiles() or run.checkpoints.committed() or status.status == "finished":
         return False
     if status.summary is not None and status.summary.step:
@@ -212,6 +217,7 @@ def _plan_checkpoints(run: RunDir, in_use: frozenset[Path], hashes: bool) -> Pla
     committed, best = run.checkpoints.committed(), run.checkpoints.best()
     if len(committed) < 2:
         return Plan()
+    # Not simply the last one: a damaged checkpoint must not stand for the one that stays.
     newest = next((c for c in reversed(committed) if not c.problems(hashes=hashes)), None)
     if newest is None:
         return Plan.keeping(run.path, "none of its checkpoints is sound")
@@ -234,11 +240,13 @@ def clean_folder(folder: Path, choice: Choice) -> Plan:
 def clean_run(run: RunDir, choice: Choice) -> Plan:
     """Remove what `plan_run` gives, planned again while the run is held; what was removed, and what stays and why."""
     plan = plan_run(run, choice)
+    # Without the lock, because taking it writes a file into a run that has nothing to remove.
     if not plan.removals:
         return plan
     settled = _is_settled(run.path)  # before this process writes its name into the lock
     try:
         with run.locked():
+            # Again: the run may have changed since. Now with hashes, because what is removed cannot be brought back.
             plan = _plan(run, choice, settled=settled, hashes=True)
             results = [_remove(removal, run) for removal in plan.removals]
     except ConfigError:
@@ -252,12 +260,14 @@ def _remove(removal: Removal, run: RunDir | None = None) -> Plan:
     reason = "could not be removed"
     try:
         if removal.kind == "leftovers" and run is not None:
+            # Removes them, and restores a checkpoint that was about to be replaced when its process was killed.
             run.tidy()
         else:
             for path in removal.paths:
                 path.unlink() if removal.kind == "traces" else remove_folder(path)
     except OSError as error:
         reason += f": {environment_error(error) or error}"
+    # `remove_folder` renames, then ignores what it cannot delete: the rest is under the old name or the hidden one.
     hidden = [path.with_name(f"{DELETING}{path.name}") for path in removal.paths]
     rest = [path for path in (*removal.paths, *hidden) if path.exists()]
     freed = replace(removal, bytes=max(0, removal.bytes - sum(map(used_bytes, rest))))

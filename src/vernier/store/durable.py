@@ -35,7 +35,7 @@ class DamagedFile(ConfigError):
 def sync_to_disk(path: Path) -> None:
     """Make the content of a file, or the renames in a folder, durable."""
     with naming(path):
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)  # a folder can only be opened for reading, and that is enough to sync
         try:
             os.fsync(handle)
         finally:
@@ -59,12 +59,14 @@ def replaced_atomically(path: Path, *, sync: bool = True) -> Iterator[Path]:
 
     Without `sync` a crash of the machine may lose the file: for what can be made again.
     """
+    # In the same folder: a rename is atomic only within a file system.
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
         # In a folder that others can write to, such as /tmp, somebody may have put a link under this name.
         temporary.unlink(missing_ok=True)
         temporary.touch(exist_ok=False)
         yield temporary
+        # Before the rename: otherwise a power cut may leave the new name with no content.
         if sync:
             sync_to_disk(temporary)
         temporary.replace(path)
@@ -74,6 +76,7 @@ def replaced_atomically(path: Path, *, sync: bool = True) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+    # The file is whole and in place, so nothing is undone: only the rename itself may still be lost.
     if sync:
         try:
             sync_to_disk(path.parent)
@@ -109,6 +112,7 @@ def remove_folder(path: Path) -> None:
     What a kill leaves is hidden, its name begins with `DELETING`, and it is removed later.
     """
     doomed = path.with_name(f"{DELETING}{path.name}")
+    # What a killed removal left: a folder that is not empty cannot be renamed over.
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
@@ -120,6 +124,7 @@ def usual_mode(path: Path) -> Iterator[None]:
 
     safetensors makes its files readable for their owner alone, also in a folder that a group shares.
     """
+    # Created here to learn the mode: reading the umask would mean setting it, for all threads.
     path.touch()
     mode = stat.S_IMODE(path.stat().st_mode)
     yield
@@ -144,6 +149,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return parse_json(redact_addresses(path.read_text(encoding="utf-8")))
+    # Before OSError, of which it is one: absent is not damaged.
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
@@ -164,6 +170,7 @@ def parse_json(text: str) -> Any:
 
 def _is_deeper(tree: Any, levels: int) -> bool:
     """Whether a value is nested in more levels than functions that call themselves on its parts could follow."""
+    # One level after the other, without the recursion that a hostile file is meant to exhaust.
     level = [tree] if isinstance(tree, dict | list) else []
     for _ in range(levels):
         if not level:

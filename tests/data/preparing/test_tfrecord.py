@@ -74,6 +74,7 @@ def test_boxes_are_read_back_equal(tmp_path: Path, vernier_here: Vernier) -> Non
     for split in ("train", "val"):
         before, after = open_boxes(str(root), split), open_boxes(str(out), split)
         assert (after.category_ids, after.classes) == (before.category_ids, before.classes)
+        assert len(after) == len(before)
         rows = []
         for source in (before, after):
             by_id = {source.image_id(i): source.boxes(i) for i in range(len(source))}

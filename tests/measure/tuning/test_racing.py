@@ -90,3 +90,14 @@ def test_two_rounds_have_no_interval() -> None:
     ratio = paired_ratio([1.0, 1.1], [1.0, 1.0])
     assert math.isinf(ratio.low)
     assert math.isinf(ratio.high)
+
+
+def test_a_race_whose_last_candidate_fails_in_a_round_that_is_judged_is_over() -> None:
+    """It ended the whole search with an error about an empty sequence."""
+    race = Race(["fast"])
+    for _ in range(LOOKS[0] - 1):
+        race.add(1.0, {"fast": 1.01})
+    race.drop("fast")
+    race.add(1.0, {})
+    assert race.over
+    assert race.winner() is None or race.rates["fast"]

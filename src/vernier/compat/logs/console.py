@@ -18,6 +18,7 @@ from vernier.wording import plural
 
 _NUMBER = r"([-+\d.eE]+|nan|inf)"
 _TORCHVISION = re.compile(r"Epoch: \[(\d+)\]\s+\[\s*(\d+)/\d+\]\s+eta: \S+\s+(.*)")
+# torchvision's MetricLogger: `loss: 6.9 (7.1)` is a median and a mean; the number after the colon is taken.
 _METER = re.compile(r"(\S+): (-?\d\S*)")
 _ACCURACY = re.compile(r"Acc@1 ([\d.]+) Acc@5 ([\d.]+)")
 _SSD_STEP = re.compile(rf"Step (\d+) : loss = {_NUMBER} , time = ([\d.]+) ms")
@@ -35,6 +36,7 @@ _ARGUMENTS = re.compile(r"Namespace\((.*)\)")
 _BATCH = re.compile(r"(?:--batch[_-]size[ =]|--batch[ =]|\s-bs?[ =])(\d+)")
 _LAUNCHED = re.compile(r"(?:mpirun\b.*?-(?:np|n) |--num_workers_per_hls[ =]|--nproc[_-]per[_-]node[ =])(\d+)")
 
+# Below `LARGEST`, 1e15; more digits are damage.
 _MOST_DIGITS = 15
 _LONGEST_LINE = 10_000
 """Scripts print no longer lines of figures, and searching one for them takes time with the square of its length."""
@@ -70,6 +72,7 @@ def read_console(path: Path, text: str) -> RunLog:
         tag = _TAG.match(line)
         if tag and tag[1] != "0":  # every process prints the same steps
             continue
+        # A line is of one kind: the first pattern that matches takes it.
         for pattern, take in _LINES:
             if match := pattern.search(line):
                 try:
@@ -100,10 +103,12 @@ def _settings(text: str) -> Tree:
     """Arguments that the script printed or was started with; only those that say what ran."""
     settings: Tree = {}
     if match := _ARGUMENTS.search(text):
+        # Texts and lists can have commas in them; any other value ends at the next one.
         pairs = re.findall(r"(\w+)=('[^']*'|\[[^\]]*\]|[^,]+)", match[1])
         settings = {k: _plain(v) for k, v in pairs}
     if "batch_size" not in settings and (match := _BATCH.search(text)):
         settings["batch_size"] = _plain(match[1])
+    # The tags of mpirun count the processes if no command line in the log does.
     ranks = {tag[1] for line in text.splitlines() if (tag := _TAG.match(line))}
     if not settings.get("world_size") and (match := _LAUNCHED.search(text)):
         settings["world_size"] = _plain(match[1])
@@ -125,6 +130,8 @@ def _global_batch(parts: _Parts, settings: Tree) -> tuple[float | None, list[str
     """Images per step over all devices, and where they are from."""
     own, world = whole(settings.get("batch_size")), whole(settings.get("world_size"))
     bounds = parts.batches
+    # A batch per process is usable with the number of processes, or if the rates are per process as well. Otherwise
+    # the global batch that follows from global rates is better.
     if isinstance(own, int) and (isinstance(world, int) or parts.per_process or not bounds):
         if isinstance(world, int):
             return float(own * world), []
@@ -133,6 +140,7 @@ def _global_batch(parts: _Parts, settings: Tree) -> tuple[float | None, list[str
         ]
     if not bounds:
         return None, ["the batch is not in the log: there is no rate"]
+    # Each line bounds the same batch, so it is in the intersection of all bounds.
     low, high = max(b[0] for b in bounds), min(b[1] for b in bounds)
     if low > high:  # bounds of rounded figures that do not meet
         low = high = statistics.median((a + b) / 2 for a, b in bounds)
@@ -145,6 +153,7 @@ def _global_batch(parts: _Parts, settings: Tree) -> tuple[float | None, list[str
 
 def _roundest(low: int, high: int) -> int | None:
     """The number from low to high that can be halved most often, as batches can; None where there is none."""
+    # From the largest power down: its first multiple from `low` on is the answer if it is in the range.
     powers = (2**exponent for exponent in reversed(range(high.bit_length())))
     return next((number for power in powers if (number := -(-low // power) * power) <= high), None)
 
@@ -159,11 +168,12 @@ def _torchvision(parts: _Parts, match: re.Match[str]) -> None:
         return
     parts.epoch, parts.per_process = _count(match[1]), True
     if (rate := meters.get("img/s")) and seconds > wait_s:
+        # img/s is one step without its wait for data, time and data are means of a window: 10 % either way.
         parts.batches.append((0.9 * rate * (seconds - wait_s), 1.1 * rate * (seconds - wait_s)))
     parts.steps.append(
         StepRecord(
             epoch=parts.epoch,
-            step=_count(match[2]) + 1,
+            step=_count(match[2]) + 1,  # torchvision counts from 0
             seconds=seconds,
             wait_s=min(wait_s, seconds),
             loss=meters.get("loss"),
@@ -188,6 +198,8 @@ def _ssd_epoch(parts: _Parts, match: re.Match[str]) -> None:
     duration = ((24 * days + hours) * 60 + minutes) * 60 + seconds
     numbers = [s.step for s in parts.steps if s.epoch == parts.epoch]
     if len(numbers) > 1 and duration:
+        # Only every k-th step is printed: n lines stand for n intervals of (last - first) / (n - 1) steps. The duration
+        # is rounded to a second, hence half a second either way.
         steps = (max(numbers) - min(numbers)) * len(numbers) / (len(numbers) - 1)
         rate = float(match[6])
         parts.batches.append((rate * (duration - 0.5) / steps, rate * (duration + 0.5) / steps))
@@ -198,6 +210,8 @@ def _coco(parts: _Parts, match: re.Match[str]) -> None:
     name = {"0.50:0.95": "AP", "0.50": "AP50", "0.75": "AP75"}.get(match[1])
     if name is None:
         return
+    # COCO prints one line per metric; a metric that is there already begins the next evaluation. The line that ends
+    # an epoch comes before and has moved the epoch on.
     last = parts.evals[-1] if parts.evals else None
     if last is None or name in last.values:
         parts.evals.append(EvalRecord(epoch=max(0, parts.epoch - 1), values={name: float(match[2])}))
@@ -231,6 +245,7 @@ def _timed(parts: _Parts, step: int, seconds: float, rate: float, steps: int = 0
 
 def _result(parts: _Parts, match: re.Match[str]) -> None:
     values = {k: float(v) for k, v in re.findall(r"(\w+) = ([\d.eE+-]+)", match[2])}
+    # TensorFlow's accuracies are fractions.
     named = {"top1": 100 * values["accuracy"]} if "accuracy" in values else {}
     named |= {"top5": 100 * values["accuracy_top_5"]} if "accuracy_top_5" in values else {}
     named |= {"loss": values["loss"]} if "loss" in values else {}

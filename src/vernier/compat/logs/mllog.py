@@ -22,6 +22,7 @@ from vernier.wording import plural
 
 PREFIX = ":::MLLOG "
 _V06 = re.compile(r":::MLL (\d+\.\d+) (\w+): (.*)")
+# The parentheses hold the source file and line of the call.
 _V05 = re.compile(r":::MLPv0\.5\.\d+ (\w+) (\d+(?:\.\d+)?) \([^)]*\) (\w+)(?:: (.*))?$")
 _OTHER_NAMES = {"preproc_num_train_examples": "train_samples", "preproc_num_eval_examples": "eval_samples"}
 """Keys of v0.5 that have another name since."""
@@ -58,6 +59,7 @@ def _read_lines(text: str) -> tuple[list[_Record], int]:
     """The records of a log that may have other lines too, and how many of them are broken."""
     records, broken = [], 0
     for line in text.splitlines():
+        # Logs are mixed with the output of the training script.
         if ":::ML" not in line:
             continue
         try:
@@ -85,6 +87,7 @@ def _read_line(line: str) -> _Record | None:
 
 
 def _old_record(time_s: str, key: str, value: Any, metadata: Tree) -> _Record:
+    # Before v0.7 the kind of an event is in its name only.
     kinds = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}
     kind = kinds.get(key.rpartition("_")[2], "POINT_IN_TIME")
     return _Record(time_ms=1000 * float(time_s), event_type=kind, key=key, value=value, metadata=metadata)
@@ -97,6 +100,7 @@ def _record_of_v05(match: re.Match[str]) -> _Record:
         value = parse_json(text) if text else None
     except ValueError:
         value = text
+    # Only lines of v0.5 name the benchmark: `_epochs` recognizes them by it.
     metadata: Tree = {"benchmark": benchmark}
     if isinstance(value, dict):
         metadata |= {"epoch_num": value.get("epoch")}
@@ -116,6 +120,7 @@ def read_mllog(path: Path, text: str) -> RunLog:
     records, broken = _read_lines(text)
     if not records:
         raise ConfigError(f"{path} has no {PREFIX.strip()} records.")
+    # Points in time are hyperparameters and submission details; accuracies are results.
     settings = {r.key: r.value for r in records if r.event_type == "POINT_IN_TIME" and "eval_acc" not in r.key}
     if benchmark := next((r.meta("benchmark") for r in records if r.meta("benchmark")), None):
         settings.setdefault("submission_benchmark", benchmark)
@@ -156,6 +161,7 @@ def _devices(records: Sequence[_Record], settings: Tree) -> tuple[int | None, li
     nodes, per_node = (whole(settings.get(key)) for key in ("number_of_nodes", "accelerators_per_node"))
     if nodes and per_node:
         return nodes * per_node, []
+    # The text of a Python dictionary, with numbers as texts.
     entry = str(settings.get("submission_entry") or "")
     per_host, hosts = (re.search(rf"'{key}': '(\d+)'", entry) for key in ("num_accelerators", "num_nodes"))
     if per_host and int(per_host[1]):
@@ -182,6 +188,7 @@ def _epochs(records: Sequence[_Record], settings: Tree) -> list[StepRecord]:
 
     for record in records:
         number = record.epoch
+        # v0.5 marks the start of an epoch only: the next mark ends it, before another one is opened below.
         if record.key in ("train_epoch", "eval_start", "run_stop") and record.meta("benchmark"):
             for open_epoch in list(starts_ms):
                 close(open_epoch, record.time_ms)
@@ -220,6 +227,7 @@ class _Log:
         self.end(key, epoch_num=epoch + 1)
 
     def _add(self, kind: str, key: str, value: Any, metadata: Tree) -> None:
+        # MLPerf's records name the source line that wrote them; here it is the line of the log.
         origin = {"file": "vernier", "lineno": len(self.lines) + 1}
         time_ms = round(self.now_ms)
         record = _Record(time_ms=time_ms, event_type=kind, key=key, value=value, metadata=origin | metadata)
@@ -232,6 +240,7 @@ def write_mllog(run: RunLog, start_ms: float, *, benchmark: str, hyperparameters
     log.point("submission_benchmark", benchmark)
     for key, value in (("org", "unknown"), ("division", "open"), ("status", "onprem"), ("platform", "vernier")):
         log.point(f"submission_{key}", value)
+    # In the order that MLPerf's compliance checker requires: caches, initialization with hyperparameters, run.
     log.point("cache_clear", True)
     log.begin("init")
     for key, value in hyperparameters.items():
@@ -251,6 +260,7 @@ def _write_blocks(log: _Log, run: RunLog) -> None:
         blocks[-1].append(epoch)
         if epoch in evals:
             blocks.append([])
+    # An evaluation in the last epoch leaves an empty block behind. MLPerf counts epochs from 1.
     for block in filter(None, blocks):
         log.begin("block", first_epoch_num=block[0] + 1, epoch_count=len(block))
         for epoch in block:
@@ -258,6 +268,7 @@ def _write_blocks(log: _Log, run: RunLog) -> None:
         if result := evals.get(block[-1]):
             log.interval("eval", result.epoch, result.seconds)
             values = result.values
+            # MLPerf has one metric per benchmark, from 0 to 1.
             name = next((n for n in ("top1", "AP", "eval_accuracy") if n in values), None)
             if name is not None:
                 log.point("eval_accuracy", values[name] / (100 if name == "top1" else 1), epoch_num=result.epoch + 1)

@@ -28,7 +28,7 @@ Window = tuple[int, int, int, int]  # left, top, right, bottom in pixels
 PASSES = 128
 TF_TRIALS = 50
 _TF_LEAST_IOU = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
-SMALLEST = 0.3
+SMALLEST = 0.3  # smallest side of a window as a fraction of the image's, as in the MLPerf reference
 MODES = 7  # a pass draws one of these: 0 is the whole image, the others are overlaps
 _AT_ONCE = 16  # windows checked together: numpy's overhead is larger than their arithmetic
 
@@ -55,6 +55,7 @@ def crop_rule(augment: Augment) -> CropRule | None:
     """
     if augment.crop == "ssd":
         return CropRule((0.1, 0.3, 0.5, 0.7, 0.9, -1.0), augment.crop_trials, (0.5, 2.0), last=False)
+    # The TensorFlow code excludes ratios of exactly 0.5 and 2; `ratio` includes its ends, so they move by one float.
     if augment.crop == "ssd-tf":
         return CropRule(_TF_LEAST_IOU, TF_TRIALS, (float(np.nextafter(0.5, 1)), float(np.nextafter(2, 0))), last=True)
     if augment.crop == "ssd-tf-tall":
@@ -67,6 +68,7 @@ def choose_window(ltrb: Shares, width: int, height: int, rule: CropRule, stream:
     """Choose the window of an image with these boxes, with random numbers of `stream` for sample `index`."""
     passes = max(1, _AT_ONCE // rule.trials)
     for first in range(0, PASSES if len(ltrb) else 0, passes):
+        # [passes, 1 + 4 * trials]: the mode, then width, height, x and y of each window.
         rows = uniform(stream, index * PASSES + np.arange(first, first + passes), 1 + 4 * rule.trials)
         mode = (rows[:, 0] * MODES).astype(np.intp)
         if mode[0] == 0:
@@ -74,6 +76,8 @@ def choose_window(ltrb: Shares, width: int, height: int, rule: CropRule, stream:
         windows, usable = _windows(rows[:, 1:].reshape(passes, rule.trials, 4), width, height, rule)
         least_iou = np.array((0.0, *rule.least_iou))[mode]
         valid = usable & (mode > 0)[:, None] & _fits(windows, ltrb, least_iou)
+        # The first pass that took the whole image or has a valid window ends the search. Later ones were checked for
+        # speed only: the result is the same as checking pass by pass.
         decided = (mode == 0) | valid.any(axis=1)
         if decided.any():
             number = int(decided.argmax())
@@ -100,6 +104,7 @@ def _windows(
 
 def _fits(windows: Shares, ltrb: Shares, least_iou: Shares) -> npt.NDArray[np.bool_]:
     """Whether every box overlaps a window by more than its pass requires, and at least one has its centre inside."""
+    # [passes, trials, boxes]: every window against every box.
     corner = np.maximum(windows[..., None, :2], ltrb[:, :2])
     shared = np.clip(np.minimum(windows[..., None, 2:], ltrb[:, 2:]) - corner, 0, None).prod(axis=-1)
     areas, box_areas = (windows[..., 2:] - windows[..., :2]).prod(axis=-1), (ltrb[:, 2:] - ltrb[:, :2]).prod(axis=-1)
@@ -120,6 +125,7 @@ def _centred(windows: Shares, ltrb: Shares) -> npt.NDArray[np.bool_]:
 def clip_to_window(ltrb: Shares, window: Window, width: int, height: int) -> tuple[Shares, npt.NDArray[np.bool_]]:
     """Boxes as shares of a window, clipped at its edges, and a mask of the boxes that have their centre in it."""
     left, top, right, bottom = window
+    # Without the arithmetic below, the boxes of a whole image keep every bit, and none is dropped.
     if window == (0, 0, width, height):
         return ltrb, np.ones(len(ltrb), np.bool_)
     edges = np.array([left / width, top / height, right / width, bottom / height])

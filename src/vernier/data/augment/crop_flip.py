@@ -34,6 +34,7 @@ def augment_rows(seed: int, epoch: int, indices: npt.NDArray[np.int64], rule: st
     """
     rows = uniform(key(Stream.CROP_FLIP, seed, epoch), indices, DRAWS)
     if rule == "alternate":
+        # Epoch 0 decides, so a run that resumes in any epoch needs no state to continue the alternation.
         first = rows if epoch == 0 else uniform(key(Stream.CROP_FLIP, seed, 0), indices, DRAWS)
         rows[:, FLIP] = 1 - first[:, FLIP] if epoch % 2 else first[:, FLIP]
     return rows
@@ -61,6 +62,7 @@ def resize_into(image: Image, out: Image, mode: str = "bilinear", *, flipped: bo
     else:
         if not image.flags.writeable:  # torch warns about memory it could write to but must not
             image = np.array(image)
+        # Views [1, channels, height, width] whose memory stays channels-last: the kernel writes `out` without a copy.
         pixels = torch.from_numpy(image.transpose(2, 0, 1)[None])
         if flip_first:
             pixels = pixels.flip(3)
@@ -96,8 +98,10 @@ def draw_box(
     for attempt in range(BOX_ATTEMPTS):
         a, r, x, y = row[4 * attempt : 4 * attempt + 4].tolist()
         pixels = width * height * (area[0] + a * (area[1] - area[0]))
+        # Uniform in the logarithm, as in torchvision: 3/4 is as likely as 4/3.
         shape = math.exp(log_low + r * (log_high - log_low))
         w, h = round(math.sqrt(pixels * shape)), round(math.sqrt(pixels / shape))
+        # torchvision's RandomResizedCrop may take a whole side, its RandomErasing must not.
         if 0 < w < width + whole and 0 < h < height + whole:
             return int(x * (width - w + 1)), int(y * (height - h + 1)), w, h
     return None
@@ -107,6 +111,7 @@ def random_crop_box(width: int, height: int, augment: Augment, row: Row) -> tupl
     """Left, top, width, height of a crop of random area and ratio; of the centre when none of ten draws fits."""
     if (box := draw_box(width, height, augment.area, augment.ratio, row)) is not None:
         return box
+    # torchvision's fallback: the largest centered crop of an allowed ratio.
     w, h = width, height
     if width / height < augment.ratio[0]:
         h = round(width / augment.ratio[0])
@@ -169,6 +174,7 @@ class EvalTransform:
     def __call__(self, image: Image, out: Image) -> None:
         height, width = image.shape[:2]
         short, size = self.data.eval_short_side_px, self.data.eval_px
+        # The rounding is torchvision's: Resize truncates the long side, CenterCrop rounds the corner.
         if width <= height:
             w, h = short, int(short * height / width)
         else:
@@ -189,6 +195,7 @@ def pad_crop_flip_many(images: Image, rows: Row, augment: Augment, out: Image) -
     top, left = (rows[:, :2] * (2 * pad + 1)).astype(np.intp).T
     mode: Literal["constant", "reflect"] = "reflect" if augment.border == "reflect" else "constant"
     framed = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0)), mode)
+    # A view of all shifts, [samples, y, x, channels, size, size]; only the chosen ones are copied.
     windows = np.lib.stride_tricks.sliding_window_view(framed, (size, size), axis=(1, 2))
     out[...] = windows[np.arange(count), top, left].transpose(0, 2, 3, 1)
     flipped = rows[:, FLIP] < augment.flip

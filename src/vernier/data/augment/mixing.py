@@ -48,8 +48,9 @@ def draw_mix(augment: Augment, seed: int, step: int) -> MixDraw | None:
     """Draw the mixing of a step, the same for every process and micro-step; None when nothing is mixed."""
     if augment.mixup == 0 and augment.cutmix == 0:
         return None
+    # Neither rank nor micro-step is in the key: one weight per step, however the batch is divided.
     generator = np.random.Generator(np.random.Philox(key=key(Stream.MIX, seed, step)))
-    cut = augment.cutmix > 0 and (augment.mixup == 0 or bool(generator.random() < 0.5))
+    cut = augment.cutmix > 0 and (augment.mixup == 0 or bool(generator.random() < 0.5))  # 0.5: timm's switch_prob
     alpha = augment.cutmix if cut else augment.mixup
     weight = float(generator.beta(alpha, alpha))
     return MixDraw("cutmix" if cut else "mixup", weight, (float(generator.random()), float(generator.random())))
@@ -65,6 +66,7 @@ def mixup(
     images: torch.Tensor, labels: torch.Tensor, weight: float, partners: torch.Tensor
 ) -> tuple[torch.Tensor, MixedLabels]:
     """MixUp: weight * images + (1 - weight) * images[partners], and the labels to go with them."""
+    # Indexing has made a copy already, so mixing in place saves the memory of a third batch.
     return images[partners].lerp_(images, weight), MixedLabels(labels[partners], weight)
 
 
@@ -76,6 +78,7 @@ def cutmix(
     The labels' weight is the share of the first image that is really left.
     """
     height, width = images.shape[2:]
+    # Sides of sqrt(1 - weight) make an area of 1 - weight (CutMix, Yun et al. 2019).
     half = 0.5 * math.sqrt(1 - weight)
     y, x = int(centre[0] * height), int(centre[1] * width)
     top, bottom = max(0, y - int(half * height)), min(height, y + int(half * height))

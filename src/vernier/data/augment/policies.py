@@ -19,14 +19,14 @@ from .crop_flip import BOX_ATTEMPTS, Row, draw_box
 Picture = Pillow.Image
 Colour = tuple[int, ...] | int
 
-_ERASE_AREA = (0.02, 0.33)
+_ERASE_AREA = (0.02, 0.33)  # this and the ratio are those of torchvision's RandomErasing
 _ERASE_RATIO = (0.3, 3.3)
-_ERASE_DRAWS = 1 + 4 * BOX_ATTEMPTS
-_DRAWS_PER_OP = 5
+_ERASE_DRAWS = 1 + 4 * BOX_ATTEMPTS  # whether to erase, then the attempts at a rectangle
+_DRAWS_PER_OP = 5  # of which RandAugment uses four, TrivialAugment three
 _TRIVIAL_BINS = 31
 _RAND_CHANCE = 0.5  # timm's RandAugment skips each chosen operation half of the time
-_RAND_TOP = 10.0
-_FULL_TURN = 135.0
+_RAND_TOP = 10.0  # timm's magnitudes go from 0 to 10
+_FULL_TURN = 135.0  # degrees; torchvision's largest rotation in TrivialAugmentWide
 
 
 class PixelAugment:
@@ -42,6 +42,7 @@ class PixelAugment:
     def __call__(self, image: Image, row: Row) -> None:
         """Change `image` in place."""
         if self._augment.policy != "none":
+            # Pillow has no gray images of shape [height, width, 1].
             picture = Pillow.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
             picture = self._apply_policy(picture, row[: self._policy_draws].reshape(-1, _DRAWS_PER_OP))
             image[...] = np.asarray(picture).reshape(image.shape)
@@ -103,6 +104,7 @@ def _change(
         case "solarize-add":
             table = [min(255, value + added) if value < 128 else value for value in range(256)]
             return picture.point(table * len(picture.getbands()))
+    # Pillow's matrix maps a pixel of the result to its place in the input: hence the minus for a shift to the right.
     matrix = {
         "shear-x": (1, shear, 0, 0, 1, 0),
         "shear-y": (1, 0, 0, shear, 1, 0),
@@ -140,7 +142,7 @@ def trivial_wide(picture: Picture, row: Row) -> Picture:
     return _change(
         picture,
         name,
-        fill=0 if picture.mode == "L" else (0, 0, 0),
+        fill=0 if picture.mode == "L" else (0, 0, 0),  # torchvision's default; timm's RandAugment fills with the mean
         shear=0.99 * signed,
         shift_px=(int(32 * signed), int(32 * signed)),
         degrees=_FULL_TURN * signed,
@@ -176,6 +178,7 @@ def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colo
     if row[1] >= _RAND_CHANCE:
         return picture
     name = RAND_OPS[int(row[0] * len(RAND_OPS))]
+    # timm's gauss(magnitude, std) from a single uniform number; inv_cdf raises an error at exactly 0 and 1.
     drawn = magnitude + std * NormalDist().inv_cdf(min(max(float(row[2]), 1e-12), 1 - 1e-12)) if std > 0 else magnitude
     strength = min(max(drawn, 0.0), _RAND_TOP) / _RAND_TOP
     signed = strength if row[3] < 0.5 else -strength
@@ -198,6 +201,7 @@ def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colo
 
 def erased_box(height: int, width: int, row: Row) -> tuple[int, int, int, int] | None:
     """Top, left, height, width of a rectangle of 2 to 33 % of the area; None when none of ten draws fits."""
+    # Height in the place of the width: RandomErasing's ratio is height over width.
     return draw_box(height, width, _ERASE_AREA, _ERASE_RATIO, row, whole=False)
 
 

@@ -42,6 +42,7 @@ class Croppable(Protocol):
 
 def decode(encoded: bytes) -> Image:
     """Decode to RGB [height, width, 3]. Raises BadImage."""
+    # Without the end marker a file may be cut off, and then the decoder's warnings are errors.
     return _decode(encoded, strict=not encoded.endswith(EOI))
 
 
@@ -68,6 +69,7 @@ def _decode(encoded: bytes, *, strict: bool) -> Image:
 
 def _decode_jpeg(encoded: bytes | bytearray, *, strict: bool, height: int = 0, width: int = 0) -> Image:
     """With a height and width, the smallest reduced size (in eighths) that is not below them."""
+    # Not the fast variants: the accurate DCT and upsampling give Pillow's pixels.
     rgb: Image = simplejpeg.decode_jpeg(
         encoded, "RGB", fastdct=False, fastupsample=False, min_height=height, min_width=width, strict=strict
     )
@@ -109,9 +111,9 @@ def _refuse_webp_bomb(encoded: bytes) -> None:
     if encoded[:4] != b"RIFF" or encoded[8:12] != b"WEBP" or len(encoded) < 30:
         return
     kind, content = encoded[12:16], encoded[20:30]
-    if kind == b"VP8 ":
+    if kind == b"VP8 ":  # 14 bits per side; the upper two are a scale
         width, height = (side & 0x3FFF for side in struct.unpack("<HH", content[6:10]))
-    elif kind == b"VP8L":
+    elif kind == b"VP8L":  # 14 bits each, minus one, after a signature byte
         bits = int.from_bytes(content[1:5], "little")
         width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     elif kind == b"VP8X":
@@ -124,6 +126,7 @@ def _refuse_webp_bomb(encoded: bytes) -> None:
 def to_rgb(image: Any) -> Image:
     """8 bits per channel; 16 bits are scaled from their whole range, where Pillow would cut them off at 255."""
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        # 257 = 65535 / 255; 128 rounds to the nearest level.
         grey = ((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=2)
     if image.mode in ("I", "F"):
@@ -269,14 +272,16 @@ class SegmentedJpeg(LazyJpeg):
         bottom, right = min(rows.stop * factor, self.shape[0]), min(columns.stop * factor, self.shape[1])
         try:
             cut = self._segments.cut(left, top, right - left, bottom - top)
+            # Strict: an assembled cut is a complete JPEG, so every warning means damage.
             image = _decode_jpeg(self._read_stream(cut), strict=True, **_reduced_size(cut.height, cut.width, factor))
         except (IndexError, struct.error):
             raise BadImage("the table of its shard is damaged: prepare the shards again") from None
         except _REFUSED as error:
+            # Tables of version 0.2 also have segments of samplings that simplejpeg does not decode.
             if _is_supported(self._read_range(0, self._segments.scan_at)):
                 raise BadImage(str(error)) from None
             return self._decode_whole()[top:bottom, left:right]
-        y, x = cut.top // factor, cut.left // factor
+        y, x = cut.top // factor, cut.left // factor  # exact: a cut begins at multiples of 8 pixels
         return image[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
 
     def read_coded(self, window: tuple[slice, slice]) -> Coded | None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from vernier.frozen import frozen
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
-SEQUENTIAL = (0xC0, 0xC1)
+SEQUENTIAL = (0xC0, 0xC1)  # SOF0 and SOF1: baseline and extended sequential, with Huffman coding
 
 
 class NotSliceable(ValueError):
@@ -73,17 +73,19 @@ def parse_header(encoded: bytes | bytearray | memoryview) -> Header:
     frame: _Frame | None = None
     try:
         while True:
+            # Any number of fill bytes 0xFF may precede a marker.
             while encoded[at] == 0xFF and encoded[at + 1] == 0xFF:
                 at += 1
             if encoded[at] != 0xFF:
                 raise NotSliceable("no marker where one should be")
             marker = encoded[at + 1]
             (length,) = struct.unpack_from(">H", encoded, at + 2)
+            # C0 to CF are frame headers, except for DHT (C4), JPG (C8) and DAC (CC).
             if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
                 frame = _parse_frame(encoded, at, marker)
-            elif marker == 0xDD:
+            elif marker == 0xDD:  # DRI, the restart interval
                 (interval,) = struct.unpack_from(">H", encoded, at + 4)
-            elif marker == 0xDA:
+            elif marker == 0xDA:  # SOS, after which the entropy-coded data begins
                 return _build_header(frame, interval, at + 2 + length, encoded[at + 4])
             at += 2 + length
     except (IndexError, struct.error):
@@ -92,6 +94,7 @@ def parse_header(encoded: bytes | bytearray | memoryview) -> Header:
 
 def _parse_frame(encoded: bytes | bytearray | memoryview, at: int, marker: int) -> _Frame:
     precision, height, width, count = struct.unpack_from(">BHHB", encoded, at + 4)
+    # Three bytes per component: its number, both factors with four bits each, its quantization table.
     factors = [divmod(encoded[at + 11 + 3 * i], 16) for i in range(count)]
     return _Frame(at, marker, precision, height, width, factors)
 
@@ -137,6 +140,7 @@ def trim(encoded: bytes, header: Header, bottom: int) -> tuple[bytes | bytearray
     if not header.sequential or rows >= header.mcu_rows:
         return encoded, header.height
     out = bytearray(encoded)
+    # + 5: the marker, the length and the precision come before the height.
     struct.pack_into(">H", out, header.frame_at + 5, rows * header.mcu_height)
     return out, rows * header.mcu_height
 
@@ -180,11 +184,12 @@ class Segments:
         """The segments that a crop touches, and those whose pixels the decoder mixes into its edges."""
         mcu_w, mcu_h, interval = self.mcu_width, self.mcu_height, self.interval
         overlap_x, overlap_y = int(mcu_w > 8), int(mcu_h > 8)
+        # In whole segments, because decoding can begin at a restart marker and nowhere else.
         first = max(0, left - overlap_x) // mcu_w // interval
         end = min(self.within.shape[1] - 1, -(-(left + width + overlap_x) // (mcu_w * interval)))
         first_row = max(0, top - overlap_y) // mcu_h
         end_row = min(len(self.row_starts), -(-(top + height + overlap_y) // mcu_h))
-        starts = self.row_starts[first_row:end_row].astype(np.int64)
+        starts = self.row_starts[first_row:end_row].astype(np.int64)  # unsigned differences would wrap
         within = self.within[first_row:end_row, first : end + 1].astype(np.int64)
         x, y = first * interval * mcu_w, first_row * mcu_h
         return Cut(
@@ -208,14 +213,18 @@ class Segments:
 
     def assemble(self, cut: Cut, header: bytes, body: bytes) -> bytearray:
         """A JPEG of the cut: `header` is the file up to the scan, `body` its bytes from `cut.start` to `cut.stop`."""
+        # One piece per row of MCUs; between two of them the file has segments outside of the cut.
         left, right = cut.within[:, 0], cut.within[:, -1]
         origin = cut.row_starts - cut.start
         view = memoryview(body)
         pieces = zip((origin + left).tolist(), (origin + right).tolist(), strict=True)
         out = bytearray().join([header, *[view[a:b] for a, b in pieces]])
+        # Only the size changes. The restart interval in the header stays true: segments are as long as before.
         struct.pack_into(">HH", out, self.frame_at + 5, cut.height, cut.width)
         lengths = right - left
         row_ends = np.cumsum(lengths) + (len(header) - 1)
+        # Where the second byte of the marker that closes each segment is in `out`. Decoders expect the numbers 0 to 7
+        # in turn from the first marker on, and the marker of the last segment becomes the end of the image.
         marks = (cut.within[:, 1:] + (row_ends - right)[:, None]).ravel()
         np.frombuffer(out, dtype=np.uint8)[marks] = _restart_markers(len(marks))
         out[-1] = EOI[1]
@@ -240,6 +249,7 @@ def find_segments(encoded: bytes) -> Segments:
         raise NotSliceable("not one baseline scan")
     if not header.common_sampling:
         raise NotSliceable("an unusual sampling of chroma")
+    # A segment that continues in the next row of MCUs could not be cut at the edge of a crop.
     if not interval or header.mcus_per_row % interval:
         raise NotSliceable(f"restart interval {interval} in rows of {header.mcus_per_row}")
     rows, columns = header.mcu_rows, header.mcus_per_row // interval
@@ -248,7 +258,7 @@ def find_segments(encoded: bytes) -> Segments:
     row_starts = starts[::columns]
     edges = np.concatenate((starts.reshape(rows, columns), ends[columns - 1 :: columns, None]), axis=1)
     within = edges - row_starts[:, None]
-    if within.max() > 0xFFFF:
+    if within.max() > 0xFFFF:  # tables store it in 16 bits
         raise NotSliceable("a row of MCUs longer than 65,535 bytes")
     return Segments(
         width=header.width,
@@ -267,6 +277,7 @@ def _find_segment_ends(encoded: bytes, scan_at: int, expected: int) -> npt.NDArr
     """The end of each segment's closing marker. Raises NotSliceable if they are not the markers of a complete image."""
     data = np.frombuffer(encoded, dtype=np.uint8)
     escapes = np.flatnonzero(data[scan_at:-1] == 0xFF) + scan_at
+    # FF 00 is the data byte FF, and FF FF is fill; FF with anything else is a marker.
     after = data[escapes + 1]
     ends: npt.NDArray[np.int64] = escapes[(after != 0) & (after != 0xFF)] + 2
     markers = data[ends - 1]

@@ -36,6 +36,7 @@ class Objects:
 
 def _objects(ltrb: Shares, classes: Indices, size: tuple[int, int]) -> Objects:
     """Leaves out boxes so thin that they have no area in 32 bits."""
+    # After rounding: two edges that differ in 64 bits can be equal in 32.
     rounded = ltrb.astype(np.float32)
     visible = (rounded[:, 2:] > rounded[:, :2]).all(axis=1)
     return Objects(rounded[visible], classes[visible] + 1, size)
@@ -53,6 +54,7 @@ def _check_size(source: BoxSource, index: int, width: int, height: int) -> None:
 
 def _learnable(boxes: Boxes, height: int, width: int) -> tuple[Shares, Indices]:
     """Boxes as shares of the whole image, and their classes; without crowds and boxes outside of the image."""
+    # Sources keep boxes that reach out by up to a pixel, as COCO's do; a target must lie inside.
     shares = np.clip(boxes.ltrb / np.array([width, height, width, height]), 0, 1)
     real = ~boxes.crowd & (shares[:, 2:] > shares[:, :2]).all(axis=1)
     return shares[real], boxes.classes[real]
@@ -63,6 +65,7 @@ def _targets(source: BoxSource, indices: Indices, filled: Iterable[list[Objects]
     return BoxTargets.pad(
         [torch.from_numpy(o.ltrb) for o in images],
         [torch.from_numpy(o.classes) for o in images],
+        # In an epoch longer than the set, indices continue beyond it and samples repeat.
         (indices % len(source)).tolist(),
         [o.size for o in images],
     )
@@ -73,6 +76,7 @@ def _fill_ready(source: BoxSource, indices: Indices, out: Image) -> list[Objects
     samples = source.copy_ready_images(indices, out)
     if samples is None:
         return None
+    # Ready images are synthetic and all of one size.
     width, height = source.size(0) or (out.shape[2], out.shape[1])
     return [_objects(*_learnable(source.boxes(i), height, width), (height, width)) for i in samples.tolist()]
 
@@ -85,6 +89,7 @@ class BoxTrainReader(TrainImages):
     def __init__(self, source: BoxSource, data: Data, augment: Augment, seed: int, *, compiled: bool = False) -> None:
         super().__init__(source, data, augment)
         self._augment_boxes = BoxAugment(data, augment, seed)
+        # Without a crop every pixel is needed, and a lazy image would save nothing.
         self._open: Callable[[int], Croppable] = source.image if augment.crop == "none" else source.lazy_image
         if compiled:
             self._open = open_with_plugin("compiled", require_encoded(source, "compiled").lazy_image)
@@ -103,6 +108,7 @@ class BoxTrainReader(TrainImages):
         height, width = image.shape[:2]
         _check_size(self._source, sample, width, height)
         ltrb, classes = _learnable(self._source.boxes(sample), height, width)
+        # The index, not the sample: copies of a repeated sample are cropped differently.
         ltrb, inside = self._augment_boxes(epoch, index, image, ltrb, out)
         return _objects(ltrb, classes[inside], (height, width))
 
@@ -129,6 +135,7 @@ class BoxEvalReader(EvalImages):
             resize_into(image, out, self._data.interpolation)
         except (BadImage, OSError) as error:
             self.bad.report(index, error)
+            # The boxes stay, so each object in the black image counts as a miss.
             out[...] = 0
             width, height = self._source.size(index) or (self.shape[1], self.shape[0])
         return _objects(*_learnable(self._source.boxes(index), height, width), (height, width))

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 def class_numbers(source: Source, indices: Indices) -> torch.Tensor:
     """A classifier's targets."""
+    # In an epoch longer than the set, indices continue beyond it and samples repeat.
     return torch.from_numpy(np.asarray(source.labels[indices % len(source)], dtype=np.int64))
 
 
@@ -59,6 +60,7 @@ class TrainImages:
         """`read` of the sample in a row of the batch; of a substitute where it is bad, whose index it then gets."""
         sample = int(indices[row]) % len(self._source)
         used, result = self.bad.read_or_substitute(sample, read)
+        # In place: `targets` is called after `fill` and must find the label of the image that is in the batch.
         if used != sample:
             indices[row] = used
         return result
@@ -87,8 +89,11 @@ class TrainReader(TrainImages):
         self._transform = TrainTransform(data, augment)
         self._pixels = PixelAugment(data, augment)
         small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
+        # With start_px the size changes by epoch, so images in memory would not have the size of the batch.
         self._crop_together = small and augment.crop != "random-resized" and augment.start_px is None
+        # Encoded images are resized one by one, so that a worker holds a single decoded image at a time.
         self._resize_together = augment.crop == "random-resized" and not isinstance(source, EncodedSource)
+        # Only random-resized crops take a part of an image; a lazy image would save nothing for the others.
         self._open: Callable[[int], Croppable] = source.lazy_image if augment.crop == "random-resized" else source.image
         if compiled:
             self._open = open_with_plugin("compiled", require_encoded(source, "compiled").lazy_image)
@@ -98,6 +103,7 @@ class TrainReader(TrainImages):
             return
         self._crop_and_flip(epoch, indices, out)
         if self._pixels.draws:
+            # A stream of its own: a policy does not change which crops and flips are drawn.
             draws = uniform(key(Stream.PIXELS, self._seed, epoch), indices, self._pixels.draws)
             for image, row in zip(out, draws, strict=True):
                 self._pixels(image, row)
@@ -106,6 +112,7 @@ class TrainReader(TrainImages):
         return class_numbers(self._source, indices)
 
     def _crop_and_flip(self, epoch: int, indices: Indices, out: Image) -> None:
+        # Before any substitution: a substitute gets the crop and flip of the image that it replaces.
         draws = augment_rows(self._seed, epoch, indices, self._augment.flip_rule)
         if self._crop_together:
             assert isinstance(self._source, ArraySource)
@@ -136,6 +143,7 @@ class EvalReader(EvalImages):
             try:
                 transform(self._source.image(index), out[row])
             except (BadImage, OSError) as error:
+                # No substitute in evaluation: the set keeps its size, and the sample its label.
                 self.bad.report(index, error)
                 out[row] = 0
 

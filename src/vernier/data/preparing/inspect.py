@@ -19,7 +19,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
-_THUMB, _GAP, _CAPTION = 128, 6, 14
+_THUMB, _GAP, _CAPTION = 128, 6, 14  # pixels
 _COLOURS = ((230, 60, 60), (60, 160, 230), (80, 190, 90), (235, 170, 40), (170, 90, 210), (40, 190, 190))
 
 
@@ -74,6 +74,7 @@ def _describe_split(source: Source, sample: int) -> SplitFacts:
         boxes_without_area_dropped=boxes.dropped_boxes if boxes else None,
         images_without_boxes=boxes.without_boxes if boxes else None,
         per_class=ImagesPerClass(fewest=min(counts), median=float(np.median(counts)), most=max(counts)),
+        # stable: equally rare classes appear in the order of the set.
         rarest=None if balanced else tuple(source.classes[i] for i in np.argsort(counts, kind="stable")[:3]),
         median_size=f"{int(np.median(widths))} x {int(np.median(heights))}" if sizes else None,
         smallest_side_px=min(sides) if sizes else None,
@@ -96,11 +97,13 @@ def count_classes(source: Source) -> list[int]:
             counts.update(source.boxes(i).classes.tolist())
     else:
         counts.update(source.all_labels().tolist())
+    # With zeros: a class without images must show up as the rarest.
     return [counts.get(i, 0) for i in range(len(source.classes))]
 
 
 def _size(source: Source, index: int) -> tuple[int, int] | None:
     try:
+        # From the header, without decoding.
         if isinstance(source, EncodedSource):
             return read_size(source.read(index))
         height, width = source.image(index).shape[:2]
@@ -118,6 +121,7 @@ def draw_contact_sheet(source: Source, path: Path, columns: int = 8, rows: int =
     cell_w, cell_h = _THUMB + _GAP, _THUMB + _GAP + _CAPTION
     sheet = Pillow.new("RGB", (columns * cell_w + _GAP, -(-count // columns) * cell_h + _GAP), (250, 250, 250))
     draw = ImageDraw.Draw(sheet)
+    # Spread, because folders are sorted by class: the first images would all be of one.
     for cell, index in enumerate(spread_evenly(len(source), count)):
         x, y = _GAP + cell % columns * cell_w, _GAP + cell // columns * cell_h
         caption = _paste(sheet, draw, source, index, x, y)
@@ -134,6 +138,7 @@ def _paste(sheet: Pillow.Image, draw: Any, source: Source, index: int, x: int, y
         draw.rectangle((x, y, x + _THUMB, y + _THUMB), outline=(200, 0, 0))
         return "unreadable"
     scale = _THUMB / max(image.shape[:2])
+    # The short side of a very long image would round to 0.
     width, height = max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale))
     small = resize(image, width, height)
     sheet.paste(Pillow.fromarray(np.repeat(small, 3, axis=2) if small.shape[2] == 1 else small), (x, y))
@@ -142,6 +147,7 @@ def _paste(sheet: Pillow.Image, draw: Any, source: Source, index: int, x: int, y
     boxes = source.boxes(index)
     for (left, top, right, bottom), kind in zip(boxes.ltrb.tolist(), boxes.classes.tolist(), strict=True):
         colour = _COLOURS[kind % len(_COLOURS)]
+        # Both ends are part of Pillow's rectangle, and it refuses one that ends before it begins.
         edges = [x + left * scale, y + top * scale, x + right * scale - 1, y + bottom * scale - 1]
         draw.rectangle((*edges[:2], max(edges[0], edges[2]), max(edges[1], edges[3])), outline=colour)
     return ", ".join(dict.fromkeys(source.classes[k] for k in boxes.classes.tolist())) or "no boxes"
@@ -158,8 +164,10 @@ def outline_boxes(images: npt.NDArray[np.uint8], ltrb: npt.NDArray[np.float32], 
         for box, kind in zip(boxes, kinds, strict=True):
             if not kind:
                 continue
+            # At least one pixel inside the image, also for a box thinner than that or at the edge.
             left, top = np.clip(box[:2], 0, (width - 1, height - 1))
             right, bottom = np.clip(box[2:] - 1, (left, top), (width - 1, height - 1))
+            # Classes count from 1 here and from 0 in `_paste`: a class has the same color in both.
             colour = np.array(_COLOURS[(kind - 1) % len(_COLOURS)], np.uint8)[:channels]
             image[top : bottom + 1, [left, right]] = colour
             image[[top, bottom], left : right + 1] = colour
@@ -208,6 +216,7 @@ def _read_readable(source: EncodedSource, samples: list[int]) -> tuple[list[byte
     for index in samples:
         try:
             content = source.read(index)
+            # Strictly: decoders recover from damage in different ways, which is not what is compared.
             pixels.append(decode_strictly(content))
         except (BadImage, OSError):
             continue
@@ -221,6 +230,7 @@ def _decode_with_pillow(encoded: bytes) -> Image:
 
 
 def _difference(name: str, native: list[Image], others: list[Image]) -> DecoderDifference:
+    # Signed, because differences of uint8 would wrap.
     gaps = [np.abs(a.astype(np.int16) - b.astype(np.int16)) for a, b in zip(native, others, strict=True)]
     return DecoderDifference(
         backend=name,

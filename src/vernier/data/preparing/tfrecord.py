@@ -51,6 +51,7 @@ class _Jpeg(NamedTuple):
 
 def encode_example(features: dict[str, Values]) -> bytes:
     """An Example message. Whole numbers, floats or byte strings; a feature without values is left out."""
+    # Fields of TensorFlow's example.proto: Example.features is 1, a map of entries 1 with key 1 and value 2.
     entries = [
         length_delimited(1, length_delimited(1, name.encode()) + length_delimited(2, _encode_values(values)))
         for name, values in features.items()
@@ -60,6 +61,7 @@ def encode_example(features: dict[str, Values]) -> bytes:
 
 
 def _encode_values(values: Values) -> bytes:
+    # A Feature is a bytes_list (1), float_list (2) or int64_list (3), each with its values in field 1.
     if isinstance(values[0], bytes):
         return length_delimited(1, b"".join(length_delimited(1, value) for value in values if isinstance(value, bytes)))
     if isinstance(values[0], float):
@@ -81,6 +83,7 @@ def _as_jpeg(source: EncodedSource, index: int) -> _Jpeg:
     """The image as it is, or as an RGB JPEG of quality 100 where it is none: these readers decode nothing else."""
     encoded = read_encoded(source, index)
     try:
+        # ImageNet has a PNG and 22 CMYK files, on which TensorFlow's JPEG decoder would stop.
         if encoded[:2] == SOI:
             with Image.open(io.BytesIO(encoded)) as image:
                 if image.format == "JPEG" and image.mode in ("RGB", "L"):
@@ -89,6 +92,7 @@ def _as_jpeg(source: EncodedSource, index: int) -> _Jpeg:
     except (OSError, SyntaxError, ValueError, BadImage, Image.DecompressionBombError) as error:
         raise RunFailed(f"{source.describe(index)} cannot be read: {error}. Repair or remove it.") from None
     content = io.BytesIO()
+    # subsampling=0: chroma at full resolution.
     Image.fromarray(np.ascontiguousarray(pixels)).save(content, "JPEG", quality=100, subsampling=0)
     return _Jpeg(content.getvalue(), pixels.shape[1], pixels.shape[0], converted=True)
 
@@ -176,6 +180,7 @@ def pack_tfrecord(
 
 
 def _parts(order: list[int], files: int) -> Iterator[list[int]]:
+    # The last files may be empty. They are written all the same: each name has the number of files.
     size = -(-len(order) // files)
     return (order[number * size : (number + 1) * size] for number in range(files))
 
@@ -193,6 +198,7 @@ def _write_file(path: Path, records: Iterator[_Record]) -> int:
 def _begin(out: Path, split: str, paths: list[Path], origin: Origin) -> set[Path]:
     """Make the folders; the files that an interrupted run with the same source and settings has written."""
     note = out / f".{split}.tfrecord.progress"
+    # Any number of files: two sets in one folder would be read as one.
     there = set(paths[0].parent.glob(f"{paths[0].name.partition('-')[0]}-*-of-*"))
     same = note.is_file() and note.read_text() == json.dumps(origin)
     if there and not same:
@@ -202,5 +208,6 @@ def _begin(out: Path, split: str, paths: list[Path], origin: Origin) -> set[Path
     paths[0].parent.mkdir(parents=True, exist_ok=True)
     for left_over in paths[0].parent.glob(".*.tmp-*"):  # of a killed run
         left_over.unlink()
+    # Before the first file: files without this note count as those of another source.
     write_atomically(note, json.dumps(origin))
     return there & set(paths)

@@ -29,6 +29,7 @@ def count_batch_norm_images(config: Config, derived: Derived) -> int:
     if derived.virtual_shards is not None:
         return _count_in_shard(setting, own, derived.virtual_shards)
     images = setting or own * derived.world
+    # Parts of one batch (ghost), or whole processes (joint); then the groups of processes must be equally large.
     fits = images <= own * derived.world and (own % images == 0 if images <= own else images % own == 0)
     if not fits or (images > own and derived.world % (images // own)):
         raise ConfigError(
@@ -41,6 +42,7 @@ def count_batch_norm_images(config: Config, derived: Derived) -> int:
 
 def _count_in_shard(setting: int, own: int, shards: int) -> int:
     """The same for exact reduction, where statistics are those of a virtual shard or of a part of it."""
+    # 0, the whole batch, is refused on one process, too: what is refused must not depend on their number.
     images = setting or own * shards
     if images > own or own % images:
         raise ConfigError(
@@ -68,6 +70,7 @@ def convert_batch_norms(model: nn.Module, config: Config, derived: Derived, worl
         group = world.subgroup(processes)
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)  # type: ignore[no-untyped-call]
         return converted
+    # gloo, whatever the backend of the device: `_Joint` brings the statistics to host memory.
     host_group = world.subgroup(processes, backend="gloo")
     return _replace_norms(model, lambda norm: JointBatchNorm(norm, host_group))
 
@@ -86,6 +89,7 @@ class _Replacement(nn.BatchNorm2d):
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
         super().__init__(norm.num_features, norm.eps, norm.momentum)
+        # The same tensors under the same names: checkpoints of the plain model fit, and the other way around.
         self.weight, self.bias = norm.weight, norm.bias
         self.running_mean, self.running_var = norm.running_mean, norm.running_var
         self.num_batches_tracked = norm.num_batches_tracked
@@ -121,6 +125,7 @@ class GhostBatchNorm(_Replacement):
         parts = torch.split(input, self.images)
         means = torch.zeros(len(parts), self.num_features, device=input.device)
         variances = torch.zeros_like(means)
+        # Momentum 1 writes the statistics of a part, the variance unbiased, into its row [parts, channels], a view.
         outputs = [
             F.batch_norm(part, mean, var, self.weight, self.bias, True, 1.0, self.eps)
             for part, mean, var in zip(parts, means, variances, strict=True)
@@ -145,7 +150,7 @@ class JointBatchNorm(_Replacement):
         return output, mean, var * (count / max(count - 1, 1))
 
 
-_OVER = (0, 2, 3)
+_OVER = (0, 2, 3)  # images, height, width of [N, C, H, W]: statistics are per channel
 
 
 def _per_channel(values: torch.Tensor) -> torch.Tensor:
@@ -159,6 +164,8 @@ class _Joint(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, group: Any) -> Any:
         var, mean = torch.var_mean(x.float(), _OVER, correction=0)
         own = torch.stack([mean, var]).cpu().double()
+        # E[x] and E[x^2] can be averaged over processes, variances cannot. In double, because E[x^2] - E[x]^2 cancels;
+        # what rounding leaves may be below zero.
         both = torch.stack([own[0], own[1] + own[0].square()])
         dist.all_reduce(both, group=group)
         both /= dist.get_world_size(group)
@@ -177,6 +184,8 @@ class _Joint(torch.autograd.Function):
         sums = torch.stack([bias_grad, weight_grad]).cpu().double()
         dist.all_reduce(sums, group=ctx.group)
         sums /= grad.numel() // grad.shape[1] * dist.get_world_size(ctx.group)
+        # Ioffe and Szegedy (2015): mean and variance depend on every image of the group, so both means are over all of
+        # them. Gradients of weight and bias stay local: the gradient all-reduce averages them as all others.
         mean_grad, mean_product = sums.float().to(grad.device)
         x_grad = (grad - _per_channel(mean_grad) - normal * _per_channel(mean_product)) * _per_channel(weight * inverse)
         return x_grad.to(x.dtype), weight_grad, bias_grad, None, None

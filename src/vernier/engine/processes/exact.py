@@ -30,9 +30,11 @@ _MIB = 2**20
 def refuse_unequal_processes(world: World, device: Device, threads: int) -> None:
     """Refuse processes whose kernels differ: weights would depend on which of them computed which shard. Collective."""
     own = device.own_device(world.topology.local_rank)
+    # The instruction set and the number of threads decide how kernels divide their sums: either changes the last bits.
     kernels = torch.backends.cpu.get_cpu_capability()
     what = (f"{own.name}, {kernels}", threads, torch.__version__)
     everyone = world.gather((world.topology.describe(), what))
+    # Only rank 0 has `everyone`. It decides for all, so that every process raises the same error or none does.
     pairs = world.broadcast_from_first(lambda: [pair for pair in everyone if pair[1] != everyone[0][1]][:1])
     if pairs:
         ((other, differs),) = pairs
@@ -55,6 +57,7 @@ class _Division:
         each = shards // world.size
         self.shards, self.world, self.rank = shards, world.size, world.rank
         self.held = (world.rank * each, (world.rank + 1) * each)
+        # [rank][turn]. Ranks may hold different numbers of nodes: 2, 3 and 2 for 12 shards on 3 processes.
         self.nodes = [nodes_within((rank * each, (rank + 1) * each), shards) for rank in range(world.size)]
         self.rounds = max(map(len, self.nodes))
         """The most sums that one process has to send."""
@@ -75,14 +78,18 @@ class _Bucket:
         for parameter in parameters:
             starts.append(length)
             length += -(-parameter.numel() // _ALIGNED) * _ALIGNED
+        # Each rank adds up one part for all. Parts have one length, so the bucket may end with padding: it stays zero.
         self._part = -(-length // (division.world * _ALIGNED)) * _ALIGNED
         own = len(division.nodes[division.rank])
         like = parameters[0]
+        # One flat tensor [world x part] per node of this rank, and views into it with the layout of each parameter,
+        # such as channels-last: they become `parameter.grad`.
         self._flats = [like.new_zeros(self._part * division.world) for _ in range(own)]
         self._views = [
             [flat.as_strided(p.shape, p.stride(), start) for p, start in zip(parameters, starts, strict=True)]
             for flat in self._flats
         ]
+        # Turn t exchanges the t-th node of each rank that has one: [senders, part]. One process alone receives nothing.
         senders = [sum(len(nodes) > turn for nodes in division.nodes) for turn in range(division.rounds)]
         self._received = [like.new_empty(count, self._part) for count in senders if division.world > 1]
         self._sums = [division.partial_sums() for _ in parameters]
@@ -111,6 +118,7 @@ class _Bucket:
     def send(self) -> None:
         """Give every process its part of this one's sums. Nothing waits."""
         for turn, received in enumerate(self._received):
+            # A rank without a node in this turn has to take part in the collective all the same, with nothing to send.
             own = self._flats[turn] if turn < len(self._flats) else self._flats[0][:0]
             work = dist.all_to_all_single(
                 received.view(-1),
@@ -128,6 +136,7 @@ class _Bucket:
         for turn, received in enumerate(self._received):
             holders = [nodes[turn] for nodes in self._division.nodes if len(nodes) > turn]
             sums.update(zip(holders, received.unbind(), strict=True))
+        # The total overwrites the first flat, whose content is with the others: `_wait` has returned for what was sent.
         self._works.append(all_gather_flat(self._flats[0], self._division.add_up(sums)))
 
     def gather(self) -> None:
@@ -154,6 +163,7 @@ class _Sending:
 
     def push(self, bucket: _Bucket, index: int, gradient: torch.Tensor) -> None:
         bucket.push(index, gradient)
+        # A later bucket that is ready first waits: collectives are matched by their order, the same in every process.
         while self._next < len(self.buckets) and self.buckets[self._next].ready:
             self._exchange(self._next)
             self._next += 1
@@ -171,11 +181,13 @@ class _Sending:
 
     def finish(self) -> None:
         """Wait until every process has the sums of all buckets."""
+        # A bucket that lacks a gradient is never sent, nor are those after it.
         if self._next < len(self.buckets):
             raise RunFailed(
                 "Some parameters of the network got no gradient, so machine.reduction = exact cannot add it up. Use "
                 "machine.reduction=ddp."
             )
+        # No bucket has this number: only the last one is left to be added up.
         self._exchange(self._next)
         self._next = 0
         for bucket in self.buckets:
@@ -197,6 +209,7 @@ class _Values:
         if not self._sums.complete:
             return
         own, rounds = self._sums.pop(), self._division.rounds
+        # Padded to [rounds, values], because an all-gather needs one size everywhere. `total` skips the padding.
         sent = torch.stack([*own, *(torch.zeros_like(values) for _ in range(rounds - len(own)))])
         self._gathered = sent[None]
         if self._world.size > 1:
@@ -240,6 +253,7 @@ class _RunningStatistics:
         self._start = [buffer.clone() for buffer in self._live]
 
     def begin_shard(self) -> None:
+        # A shard that began with what the shard before it left would depend on which process computed that one.
         if self._live:
             foreach_copy_(self._live, self._start)
 
@@ -273,6 +287,7 @@ class ExactExchange(Exchange):
         self._hits = 0
         self._began: Any = None
         self._moments: list[tuple[Any, Any, Any]] = []
+        # `engine.build` refuses devices without collectives, so none needs the way through host memory.
         if world.size > 1:
             copy_weights_of_first(network, on_host=False)
 
@@ -293,6 +308,7 @@ class ExactExchange(Exchange):
         for part, bucket in zip(self._parameters, self._sending.buckets, strict=True):
             for parameter, gradient in zip(part, bucket.gradients, strict=True):
                 parameter.grad = gradient
+        # [loss, hits, statistics] as `forward_done` joined them. Hits are a sum, the others means over the shards.
         total, shards = self._values.total(), self._shards
         self.loss, self.hits = total[0] / shards, total[1 : 1 + self._hits] if self._hits else None
         self._statistics.load(total[1 + self._hits :] / shards)
@@ -309,6 +325,7 @@ def _hook(sending: _Sending, bucket: _Bucket, index: int) -> Any:
     """Takes a parameter's gradient as soon as backward has it."""
 
     def take(parameter: torch.Tensor) -> None:
+        # Taken away: autograd would add the next shard to it, in an order that is not the tree's.
         gradient, parameter.grad = parameter.grad, None
         assert gradient is not None
         sending.push(bucket, index, gradient)

@@ -74,6 +74,7 @@ def build_exchange(network: nn.Module, world: World, machine: Machine, device: D
     """The exchange that suits the device. Collective: starting weights become those of the first process."""
     _refuse_compression_without_effect(world, machine, device)
     _refuse_hierarchy_without_effect(world, machine, device)
+    # DistributedDataParallel refuses a model without trainable parameters.
     if world.size == 1 or not any(p.requires_grad for p in network.parameters()):
         return Exchange(network)
     if device.backend is None:
@@ -119,7 +120,7 @@ class BucketExchange(Exchange):
             network,
             device_ids=None if torch_device.index is None else [torch_device.index],
             bucket_cap_mb=machine.bucket_mb,
-            gradient_as_bucket_view=True,
+            gradient_as_bucket_view=True,  # no second copy of all gradients
         )
         super().__init__(wrapped)
         self._device = device
@@ -138,6 +139,7 @@ class BucketExchange(Exchange):
     def backward_done(self) -> None:
         """On the compute stream: it waits for the averaged buckets, so the time since the last one is exposed."""
         last_sent = self._buckets.last_sent
+        # None after a micro-batch that is only accumulated. Without events of the device, no time is made up.
         if last_sent is not None and self._device.step_times != "windows":
             self._moments.append((self._began, last_sent, self._device.record_event()))
 
@@ -158,6 +160,7 @@ class _Buckets:
         self.last_sent: Any = None
         """When the last bucket of the step was sent: an event of the device."""
         hosts = ranks_by_host(world) if machine.all_reduce == "hierarchical" else []
+        # With one host, or one process per host, the hierarchy is the flat all-reduce.
         several = len(hosts) > 1 and len(hosts) < world.size
         self.host_sums = HostSums(world, hosts) if several else None
         self.power_sgd = powerSGD_hook.PowerSGDState(
@@ -182,6 +185,7 @@ def _all_reduce_bucket(
         return default_hooks.bf16_compress_hook(None, bucket)  # type: ignore[arg-type]  # None: all processes
     if buckets.compression == "powersgd":
         return _send_matrices(buckets, bucket)
+    # Divided before the sum, as PyTorch's own hook does: a sum in fp16 could overflow.
     tensor = bucket.buffer().div_(buckets.world.size)
     future: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return future.then(lambda finished: finished.value()[0])
@@ -195,6 +199,7 @@ def _add_up_within_hosts(
     whole = bucket.buffer().div_(buckets.world.size)
     if buckets.compression != "bf16":
         return sums.all_reduce(whole)
+    # DistributedDataParallel needs its own bucket back, not the bf16 copy that was sent.
     return sums.all_reduce(whole.to(torch.bfloat16)).then(lambda finished: whole.copy_(finished.value()))
 
 
@@ -249,6 +254,8 @@ class HostExchange(Exchange):
         gradients = [p.grad for p in self._parameters]
         parts = [torch.zeros_like(p) if g is None else g for p, g in zip(self._parameters, gradients, strict=True)]
         host = torch.cat([part.reshape(-1) for part in parts]).cpu()
+        # Also summed: how many processes have a gradient. Zeros for a parameter that none uses would let weight decay
+        # and momentum change it.
         present = torch.tensor([g is not None for g in gradients], dtype=host.dtype)
         sent_s = now_s()
         self._world.count_collective()

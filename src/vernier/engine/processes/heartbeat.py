@@ -51,7 +51,7 @@ _SAME_START_S = 1.0
 class _Beat:
     """What a process writes about itself."""
 
-    number: int
+    number: int  # differs in every beat, so that an idle process is not taken for a silent one
     step: int
     collectives_entered: int
 
@@ -135,10 +135,12 @@ class Heartbeat:
     def __init__(self, topology: Topology, timeout_s: float, stall_s: float) -> None:
         self._topology, self._timeout_s, self._stall_s = topology, timeout_s, stall_s
         self.on_verdict: Callable[[str], None] | None = None
+        # At least five beats per timeout: one that is late is not silence.
         self._interval_s = min(1.0, timeout_s / 5)
+        # A connection of its own: a call that waits for a key holds up all other calls of its TCPStore object.
         self._store: Store = PrefixStore("heart", open_store(topology, timeout_s, serve=False))
         self._done = threading.Event()
-        self._ending = threading.Lock()
+        self._ending = threading.Lock()  # both threads may find a reason, and one of them ends the process
         self._beats = 0
         self.step = 0
         self.collectives_entered = 0
@@ -176,10 +178,12 @@ class Heartbeat:
 
     def report(self, message: str) -> None:
         """Leave the verdict that ends all processes. The first one stays."""
+        # An expected value of "" stands for a key that does not exist.
         self._store.compare_set(_VERDICT, "", message)
 
     def verdict(self) -> str | None:
         """Why the run is over; None while it is not."""
+        # `get` alone would wait for the key.
         return self._store.get(_VERDICT).decode() if self._store.check([_VERDICT]) else None
 
     def describe_silent(self, silent_s: float) -> str | None:
@@ -222,6 +226,7 @@ class Heartbeat:
                 for rank, beat in zip(self._watched_ranks, beats, strict=True):
                     text = beat.decode()
                     if text != self._last_beats[rank][0]:
+                        # By the clock of this process alone: those of other hosts may be off by any amount.
                         self._last_beats[rank] = (text, now)
                 if silent := self.describe_silent(self._timeout_s):
                     self._kill_silent_neighbours()
@@ -249,6 +254,7 @@ class Heartbeat:
     def _guard(self) -> None:
         """Ends the process when the store itself hangs, and `_watch` with it."""
         while not self._done.wait(self._interval_s):
+            # Later than `_watch`, which names silent ranks: here only the store can be blamed.
             if now_s() - self._store_answered_s > self._timeout_s + 2 * self._interval_s:
                 self._end_process(self._describe_lost_store(f"no answer for {self._timeout_s:g} s"), 0.0)
 
@@ -270,6 +276,7 @@ class Heartbeat:
         if self.on_verdict is not None:
             with contextlib.suppress(OSError):
                 self.on_verdict(message)
+        # Not sys.exit: this is not the main thread, which may be in a collective that never returns.
         os._exit(EXIT_FAILED)
 
     # ------------------------------------------------------------------------------------------------- other processes

@@ -73,8 +73,10 @@ class Topology:
 
 def topology(environ: Mapping[str, str] = os.environ) -> Topology:
     """The process as the launcher's variables describe it. Raises ConfigError that names a missing or wrong one."""
+    # In this order: torchrun within srun leaves the variables of Slurm in place, and it is torchrun that decides.
     readers = {
         ("RANK", "WORLD_SIZE"): _from_torchrun,
+        # Of a step: in an sbatch script without srun there are SLURM_PROCID and SLURM_NTASKS, but only one process.
         ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"): _from_slurm,
         ("OMPI_COMM_WORLD_RANK",): _from_openmpi,
         ("PMI_RANK", "PMI_SIZE"): _from_pmi,
@@ -120,6 +122,7 @@ def _from_torchrun(environ: Mapping[str, str]) -> Topology:
         rank=rank,
         world=world,
         launcher="torchrun",
+        # Without torchrun, people set RANK and WORLD_SIZE by hand, for processes of one host.
         local_rank=_number(environ, "LOCAL_RANK", rank),
         local_world=_number(environ, "LOCAL_WORLD_SIZE", world),
         address=environ["MASTER_ADDR"],
@@ -131,6 +134,7 @@ def _from_torchrun(environ: Mapping[str, str]) -> Topology:
 
 def _from_slurm(environ: Mapping[str, str]) -> Topology:
     hosts = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
+    # With the step: several steps of a job may run at a time, each with a rendezvous of its own.
     job = f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}"
     world = _number(environ, "SLURM_STEP_NUM_TASKS")
     return Topology(
@@ -170,6 +174,7 @@ def _from_openmpi(environ: Mapping[str, str]) -> Topology:
 
 def _from_pmi(environ: Mapping[str, str]) -> Topology:
     rank, world = _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE")
+    # Hydra's variables (MPICH, Intel MPI), then those of HPE's PALS; without either, one host.
     local = {
         "MPI_LOCALRANKID": environ.get("MPI_LOCALRANKID") or environ.get("PALS_LOCAL_RANKID") or str(rank),
         "MPI_LOCALNRANKS": environ.get("MPI_LOCALNRANKS") or environ.get("PALS_LOCAL_SIZE") or str(world),
@@ -204,6 +209,7 @@ def _job_starter() -> int:
             if "PMI_RANK" not in parent.environ():
                 return parent.pid
         except psutil.Error:
+            # Its environment cannot be read, as that of another user: it is outside the job.
             return parent.pid
     return os.getppid()
 
@@ -218,6 +224,7 @@ def _rendezvous_host(environ: Mapping[str, str], *, one_host: bool, launcher: st
 
 def _port_for(job: str) -> int:
     """One port per job, derived from its identifier. MASTER_PORT overrides it."""
+    # Not `hash`: Python seeds it differently in every process, and all of them must find the same port.
     return 20_000 + zlib.crc32(job.encode()) % 20_000
 
 
@@ -255,6 +262,7 @@ def time_left_s(limit: str | None, environ: Mapping[str, str] = os.environ) -> f
         return _number(environ, "SLURM_JOB_END_TIME") - wall_s()
     import psutil
 
+    # Of the launcher, if it started this process: the limit is that of the command.
     started_s = float(environ.get(_STARTED) or psutil.Process().create_time())
     return parse_duration(limit) - (wall_s() - started_s)
 
@@ -321,11 +329,12 @@ def run_local(
         "nproc_per_node": procs,
         "run_id": f"vernier-{os.getpid()}",
         "rdzv_backend": "c10d",
-        "rdzv_endpoint": "localhost:0",
+        "rdzv_endpoint": "localhost:0",  # a free port, so that several runs can share a host
         "max_restarts": 0,
-        "monitor_interval": 0.1,
+        "monitor_interval": 0.1,  # the main thread sleeps so long, and runs no handler of a signal meanwhile
         "logs_specs": DefaultLogsSpecs(log_dir=logs.name, redirects=redirects),
     }
+    # In this order: `launch_config` keeps PyTorch's launcher from replacing the handlers that it finds.
     with logs, _forwarded_signals() as received, launch_config(set(signals.SIGNALS), STOP_WAIT_S, **settings) as launch:
         ended = LocalRun()
         try:
@@ -333,6 +342,7 @@ def run_local(
                 elastic_launch(launch, sys.executable)(*_module_flags(), *arguments)
         except ChildFailedError as error:
             ended = _explain(error.failures, Path(logs.name))
+        # A signal that came after the last step stopped nothing.
         stopped_by = signal.Signals(received[0]).name if received and ended.code == EXIT_STOPPED else None
         return replace(ended, output=_read_logs(Path(logs.name), 0, "stdout"), stopped_by=stopped_by)
 
@@ -353,6 +363,7 @@ def _followed(logs: Path, on_line: Callable[[str], None] | None) -> Iterator[Non
     def pass_on(*, to_the_end: bool) -> None:
         nonlocal shown
         text = _read_logs(logs, 0, "stderr")
+        # The process may be in the middle of a line; the end of it comes with the next reading.
         complete = text if to_the_end else text[: text.rfind("\n") + 1]
         for line in complete[shown:].splitlines():
             on_line(line)
@@ -390,6 +401,7 @@ def _forwarded_signals() -> Iterator[list[int]]:
     A signal would kill a process that has no handlers yet, so processes start with these signals blocked: they inherit
     that from this thread. The other thread takes the signals, and forwards them to processes that start later.
     """
+    # From here on the processes decide when the run ends: the thread of `signals` must not end their launcher.
     to_the_end = signals.end_of_start()
     received: list[int] = []
     sent: set[tuple[int, int]] = set()
@@ -399,6 +411,8 @@ def _forwarded_signals() -> Iterator[list[int]]:
         while not done.wait(FORWARD_EVERY_S):
             _send_unsent(received, sent)
 
+    # Started before the mask is set: a thread inherits the mask of its creator, and this one must leave signals
+    # unblocked, or nobody takes them. Python runs the handlers in the main thread, whichever thread took the signal.
     taker = threading.Thread(target=forward, name="vernier-signals", daemon=True)
     taker.start()
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in signals.caught()}
@@ -418,7 +432,9 @@ def _send_unsent(received: list[int], sent: set[tuple[int, int]]) -> None:
     import psutil
 
     for index, number in enumerate(received):
+        # PyTorch gives each process a session of its own, so Ctrl-C at a terminal reaches the launcher alone.
         for child in psutil.Process().children():
+            # By position in `received`, not by number: a second Ctrl-C has to arrive as a second one.
             if (child.pid, index) not in sent:
                 sent.add((child.pid, index))
                 with suppress(psutil.Error):
@@ -428,13 +444,15 @@ def _send_unsent(received: list[int], sent: set[tuple[int, int]]) -> None:
 def _explain(failures: dict[int, Any], logs: Path) -> LocalRun:
     """Print which process failed first and why, unless the first process printed it."""
     codes = {rank: failure.exitcode for rank, failure in failures.items()}
+    # After a stop codes may differ: as soon as one process has ended with 75, the launcher sends SIGTERM to the others.
     if EXIT_STOPPED in codes.values():
         return LocalRun(code=EXIT_STOPPED)
     culprit = min(failures, key=lambda rank: (_blame_order(codes[rank]), failures[rank].timestamp, rank))
     failure = failures[culprit]
     message = failure.error_file_data.get("message")  # what `record_failure` wrote in that process
-    if not isinstance(message, str) or message == "<NONE>":
+    if not isinstance(message, str) or message == "<NONE>":  # PyTorch's word for no error file
         message = None
+    # Rank 0 has the terminal. It has printed its own error, and one of another rank that reached it as a verdict.
     if not ((culprit == 0 and codes[0] > 0) or (message and message in _messages_of_first(logs))):
         if failure.exitcode < 0:
             ending = f"ended by {failure.signal_name()}"
@@ -449,6 +467,7 @@ def _explain(failures: dict[int, Any], logs: Path) -> LocalRun:
 
 def _blame_order(code: int) -> int:
     """Killed processes first, then failed ones, then those that the launcher ended in turn."""
+    # A killed process reports nothing, and the others fail because it is gone: their errors are consequences.
     return 2 if code == -signal.SIGTERM else 0 if code < 0 else 1
 
 
@@ -470,6 +489,7 @@ def redirect_output(log: Path) -> None:
     """Append all further output of this process to a file: only the first process has the terminal."""
     sys.stdout.flush()
     sys.stderr.flush()
+    # Descriptors instead of sys.stdout: libraries in C++ write to these directly.
     with log.open("a", encoding="utf-8") as f:
         os.dup2(f.fileno(), 1)
         os.dup2(f.fileno(), 2)

@@ -39,10 +39,12 @@ def connect_hosts(store: Store, topology: Topology, patience_s: float) -> None:
     """
     late_s = max(LATE_S, 2 * patience_s)
     address = _own_address(store, topology, late_s)
+    # gloo reads the variable when the process group is created, which comes after this.
     if interface := _interface_of(address):
         os.environ.setdefault(_INTERFACE, interface)
     with _listening(address) as port:
         peers = _exchange_texts(store, topology, "listening", f"{topology.host} {address} {port}", late_s)
+        # A ring sends to the next rank, gathering and broadcasting use rank 0. All pairs would be world^2 connections.
         for rank in sorted({0, (topology.rank + 1) % topology.world} - {topology.rank}):
             host, remote, remote_port = peers[rank].split(" ")
             if why := _try_connection(remote, int(remote_port)):
@@ -52,6 +54,7 @@ def connect_hosts(store: Store, topology: Topology, patience_s: float) -> None:
                     "let them through the firewall between these hosts, or name another network interface with "
                     f"{_INTERFACE}."
                 )
+                # Not raised here: the others would wait in `_wait_for_all` for a rank that has left.
                 store.compare_set(_FAILED, "", message)
         _wait_for_all(store, topology, late_s)
 
@@ -63,7 +66,7 @@ def _own_address(store: Store, topology: Topology, late_s: float) -> str:
     it, the way to another host tells.
     """
     if names := os.environ.get(_INTERFACE):
-        own = _address_of(names.split(",")[0])
+        own = _address_of(names.split(",")[0])  # gloo takes a list
     else:
         own = _address_towards(topology.address, topology.port)
     addresses = _exchange_texts(store, topology, "address", own, late_s)
@@ -77,7 +80,7 @@ def _address_towards(address: str, port: int) -> str:
     """The address of this host in the network that leads there; sends nothing."""
     for family, kind, _, _, target in socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM):
         with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
-            probe.connect(target)
+            probe.connect(target)  # UDP: only looks up the route
             return str(probe.getsockname()[0])
     raise RunFailed(f"{socket.gethostname()} has no network that leads to the rendezvous at {address}.")
 
@@ -109,6 +112,7 @@ def _interface_of(address: str) -> str | None:
 def _listening(address: str) -> Iterator[int]:
     """While entered, accepts connections at this address; the port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # Rank 0 gets a connection from every other rank at about the same time.
     server = socket.create_server((address, 0), family=family, backlog=1024)
 
     def accept() -> None:
@@ -158,7 +162,7 @@ def _wait_for_all(store: Store, topology: Topology, late_s: float) -> None:
     """Until every rank has tried its connections. Raises RunFailed in all of them where one of them could not."""
     store.add(_TRIED, 1)
     began_s = now_s()
-    while int(store.add(_TRIED, 0)) < topology.world:
+    while int(store.add(_TRIED, 0)) < topology.world:  # adding 0 reads the counter
         if now_s() - began_s > late_s:
             raise RunFailed(f"{topology.describe()} has waited for {late_s:g} s until the others were connected.")
         threading.Event().wait(_ASK_EVERY_S)

@@ -17,6 +17,7 @@ Node = tuple[int, int]
 
 
 def _halves(node: Node) -> tuple[Node, Node]:
+    # Any number of shards has one tree, not only powers of two: of 3 shards the left half has 1, the right one 2.
     middle = (node[0] + node[1]) // 2
     return (node[0], middle), (middle, node[1])
 
@@ -74,6 +75,8 @@ class PartialSums(Generic[T]):
         self._next += 1
         while self._sums:
             left, before = self._sums[-1]
+            # As a carry when counting in binary: two halves become their node. Not all neighbors are halves of a node:
+            # of 3 shards (0, 1) and (1, 2) are not, because the right half is (1, 3).
             parent = (left[0], node[1])
             if self._parents.get(node) != parent or self._parents.get(left) != parent:
                 break
@@ -92,6 +95,7 @@ def add_up(sums: Mapping[Node, T], shards: int, add: Callable[[T, T], T]) -> T:
     """The sum of all shards from the sums of nodes that make up the whole tree, whoever computed them."""
 
     def sum_of(node: Node) -> T:
+        # Everything below was added in the order of the tree, whoever did it, so this sum stands for its subtree.
         if node in sums:
             return sums[node]
         left, right = _halves(node)

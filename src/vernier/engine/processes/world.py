@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 STALL_FACTOR = 10
 """A process that is alive but enters no collective for this many times machine.rank_timeout_s is called stuck."""
+# Backends share no error type for a lost peer; each raises a RuntimeError with a text of its own.
 _CONNECTION_WORDS = (
     "gloo",
     "nccl",
@@ -84,6 +85,8 @@ class World:
             self.heart.step = step
         self.count_collective()
         decision = StepDecision(False, False)
+        # The all-reduce of a step runs beside the next step and is read after it, so that no step waits for it. All
+        # processes read the same answer at the same step, and act on it together.
         if self._pending is not None:
             earlier, work = self._pending
             work.wait()
@@ -115,6 +118,7 @@ class World:
         if self.size == 1:
             return compute()
         outcome: list[Any] = [None, None]
+        # All processes get the error as the outcome. Raised in rank 0 alone, it would leave others in the broadcast.
         if self.first:
             try:
                 outcome[0] = compute()
@@ -150,6 +154,7 @@ class World:
         names = [n for n, b in model.named_buffers() if n in saved and b.is_floating_point()]
         live = dict(model.named_buffers())
         tensors = [live[n] for n in names] + ([averages[n] for n in names] if averages is not None else [])
+        # The others contribute zeros: one all-reduce gives all processes the statistics of rank 0, divided by the size.
         if policy == "first" and not self.first:
             for tensor in tensors:
                 tensor.zero_()
@@ -164,6 +169,7 @@ class World:
         Collective: every process must call it.
         """
         starts = range(0, self.size, processes)
+        # PyTorch requires every process to create every group in the same order, also those it does not belong to.
         groups = [dist.new_group(list(range(start, start + processes)), backend=backend) for start in starts]
         return groups[self.rank // processes]
 
@@ -197,6 +203,7 @@ class World:
         heart = self.heart
         if heart is None or not connection:
             return None
+        # The collective fails at once. A verdict comes after the next beat, about one per second, silence after three.
         began, patience_s = now_s(), 5.0
         while now_s() - began < patience_s:
             if reason := self._ask_heart(lambda: heart.verdict() or heart.describe_silent(3.0)):
@@ -232,6 +239,7 @@ class Stragglers:
         """A warning, once per process, when one exceeds `factor` times the median in `windows` reports in a row."""
         if not own_s:
             return None
+        # The lower one of two middle values: of two processes it is the faster one, which the slower one can exceed.
         median = sorted(own_s)[(len(own_s) - 1) // 2]
         for rank, seconds in enumerate(own_s):
             self._slow_reports[rank] = self._slow_reports.get(rank, 0) + 1 if seconds > self.factor * median else 0
@@ -286,12 +294,14 @@ def join_processes(topology: Topology, device: Device, machine: Machine) -> Iter
         # With its references: the process that prints it words them as its command would.
         message = (cause.message if isinstance(cause, Refusal) else str(cause)) or type(cause).__name__
         record_failure(plain(message))
+        # The verdict before the beats end: otherwise this process would be named as silent, and its reason be lost.
         with contextlib.suppress(RuntimeError):
             world.heart.report(_verdict(topology, cause, message))
         world.heart.close()
         world.heart.keep_store_readable()
         if cause is not error:
             raise cause from error
+        # Destroying a group waits for its collectives, and a peer of this one may never enter it.
         if not world.in_flight:
             world.destroy_groups()
         raise
@@ -348,14 +358,18 @@ def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
     device.prepare_collectives(rank=topology.rank, local_rank=topology.local_rank, world=topology.world)
     try:
         store = open_store(topology, machine.rank_timeout_s, serve=True)
+        # Before the first collective: it chooses the network interface of gloo, which reads it when the group is made.
         if topology.local_world < topology.world:
             connect_hosts(PrefixStore("reach", store), topology, machine.rank_timeout_s)
         dist.init_process_group(
             device.backend or "gloo", store=store, rank=topology.rank, world_size=topology.world, timeout=timeout
         )
+        # Decisions and records are in host memory, which NCCL cannot send. In a group of their own, because collectives
+        # of one group are matched by their order, and gradients are sent while backward runs.
         control = dist.new_group(backend="gloo", timeout=timeout)
         heart = Heartbeat(topology, machine.rank_timeout_s, stall_s)
         world = World(topology, heart, control)
+        # A barrier: `multi_get` of the watching thread would wait for the first beat of a process that starts late.
         world.any_process(False)
     except RunFailed:
         raise

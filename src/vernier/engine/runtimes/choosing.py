@@ -62,17 +62,20 @@ def use_engine(trained: Trained, source: Source, *, batch: int, labelled: bool =
     check_engine(machine)
     if machine.engine == "torch":
         return trained
+    # Before the export, which takes long: this refuses too few images, and random pixels.
     if machine.int8:
         calibrated, compared = divide(source, trained.config.recipe.data.source)
     reader = task.eval_reader(source)
     images, _ = read_images(reader, spread_indices(len(source), CHECK_IMAGES))
     size = min(batch, LARGEST_BATCH)
-    measured = images.repeat(-(-size // len(images)), 1, 1, 1)[:size]
+    measured = images.repeat(-(-size // len(images)), 1, 1, 1)[:size]  # a few images are repeated to a batch
     report = EngineReport(engine="", requested=machine.engine, batch=size)
     automatic = machine.engine == "auto"
+    # OpenVINO reads the quantized file and computes something else (docs/inference-engines.md).
     names = ["onnxruntime"] if machine.int8 else installed_engines() if automatic else [machine.engine]
     file, opened, problems = _open_all(trained, images, names)
     report = replace(report, problems=tuple(problems))
+    # `auto` can fall back to PyTorch, but not for INT8, nor for a file without weights that PyTorch could load.
     if problems and (machine.int8 or trained.runtime or not automatic) and not opened:
         raise RunFailed(" ".join(problems))
     if machine.int8:
@@ -131,6 +134,7 @@ def _used(trained: Trained, opened: _Opened, network: FileNetwork, report: Engin
 
 
 def _reported(trained: Trained, report: EngineReport) -> Trained:
+    # The loader's note on what runs a model file: it may be another engine now.
     notes = tuple(note for note in trained.notes if not note.startswith("run by "))
     return replace(trained, engine=report, notes=(*notes, *report.lines()))
 
@@ -152,6 +156,7 @@ def _file_and_outputs(trained: Trained, images: torch.Tensor) -> tuple[Path, Out
                 f"{given('machine.engine', trained.config.machine.engine)} needs the run, a safetensors file, or an "
                 "ONNX file that takes pixels."
             )
+        # An ONNX file has no model in PyTorch to compare with: the reference is onnxruntime, which loaded it.
         return Path(trained.origin), as_tuple(trained.model(images))
     network = ExportedNetwork(trained, normalized_input=False)
     with evaluating(network, trained.device):
@@ -185,6 +190,7 @@ def _open_network(name: str, file: Path, images: torch.Tensor) -> FileNetwork:
     """The file in an engine, after it has run one image. Raises RunFailed."""
     try:
         network = FileNetwork(*open_session(name, file))
+        # A file that opens may hold an operation that fails only when it runs.
         network(images[:1])
         return network
     except Exception as error:  # engines raise types of their own
@@ -198,6 +204,7 @@ def _same_boxes(task: Task, expected: Outputs, outputs: Outputs, images: torch.T
         return None
     ours: Detections = task.predict(lambda _: expected, images)
     others: Detections = task.predict(lambda _: outputs, images)
+    # Detections [images, detections, 4] are sorted, best first. Two empty images agree.
     overlap = iou(ours.ltrb[:, :1], others.ltrb[:, :1])[:, 0, 0]
     same = (ours.classes[:, 0] == others.classes[:, 0]) & (overlap > SAME_BOX_IOU)
     return int((same | ((ours.count == 0) & (others.count == 0))).sum())
@@ -223,8 +230,10 @@ def measure_rates(networks: Mapping[str, Network], images: torch.Tensor) -> dict
     """Images per second of each network on this batch: the median of calls that take turns, after one each."""
     seconds: dict[str, list[float]] = {name: [] for name in networks}
     for network in networks.values():
+        # Compiling and allocating memory happen in the first call, which is not counted.
         network(images)
     while any(sum(own) < SECONDS or len(own) < ROUNDS for own in seconds.values()):
+        # Interleaved: when another program takes the cores, it slows down all of them and not one.
         for name, network in networks.items():
             began_s = now_s()
             network(images)

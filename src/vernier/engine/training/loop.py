@@ -95,9 +95,11 @@ class Training:
         if self.profiler is not None:
             self.profiler.end(self.progress.step)
         self.window.add(loss, wait_s, self.job.step.gradient_norm, self.job.step.own_loss)
+        # A checkpoint that could not be written stops the run as a signal does: in all processes, after the same step.
         decision = self.job.world.agree_on_stop_and_report(
             self.progress.step, stop=self.stop.requested or self._writer.failed, report=self.window.overdue
         )
+        # Both are true at the same step in every process, because reporting is collective.
         if self.window.is_full or decision.report:
             self._flush_window()
         return decision.stop
@@ -111,7 +113,7 @@ class Training:
                 self.save()  # an evaluation that fails or is killed costs no step
             self._flush_window()
             self._evaluate()
-            self.window.restart()
+            self.window.restart()  # an evaluation is part of no step's time
         if self._checkpoint_due():
             self.save()
             self.window.restart()
@@ -131,11 +133,13 @@ class Training:
         synchronised_s, scaler = now_s(), self.job.step.scaler
         values = window.read(self.job.world, self.job.step.hits.pop(), scaler.figures())
         wait_s, timing, step_s = tuple(window.wait_s), window.timing, tuple(window.close(synchronised_s))
+        # Raises in all processes or in none, as values are means over them. Nothing of a diverged window is emitted.
         check_window(self.job, values, progress.step)
         exchanges = self.job.step.exchange.pop_times()
         self._account(sum(step_s), sum(wait_s), exchanges)
         loss_scale, skipped_steps = scaler.read_figures(values.own) or (None, None)
         samples = len(step_s) * self.job.config.recipe.global_batch
+        # With virtual shards the hits are those of all processes; otherwise `read` has averaged them over processes.
         accuracy = accuracy_of(values.sums, samples / (1 if derived.virtual_shards else derived.world))
         event = StepEvent(
             step=progress.step,
@@ -187,6 +191,7 @@ class Training:
         """Warn about each new bad image; the first process reports those of all, which count against one limit."""
         counters = self.job.bad_images()
         mine = [counter.pop_new() for counter in counters]
+        # Rank 0 gets those of all; elsewhere the list is empty, and each process counts its own.
         for by_counter in self.job.world.gather(mine) or [mine]:
             for counter, new in zip(counters, by_counter, strict=True):
                 for bad in new:
@@ -214,6 +219,8 @@ class Training:
         )
         self.observers.emit(WarningEvent(step=checkpoint.step, message=message))
         self.progress = restore_job(self.job, checkpoint)
+        # `saved` first, then the rollback: `save` sees that they differ and writes the lower rate. Later checkpoints
+        # are removed only after that, so that a kill in between loses neither.
         self.saved = self._state()
         self.progress.rollbacks, self.job.step.lr_factor = now, now.lr_factor
         self.window.clear()
@@ -223,6 +230,7 @@ class Training:
 
     def _checkpoint_before(self, step: int) -> CheckpointDir | None:
         """The newest sound checkpoint from before a step: the state after it may be what diverged."""
+        # One that is still being written is not listed yet.
         self.close()
         older = [checkpoint for checkpoint in self.run.checkpoints.committed() if checkpoint.step < step]
         return next((checkpoint for checkpoint in reversed(older) if not checkpoint.problems()), None)
@@ -249,11 +257,13 @@ class Training:
         step, offset = self.progress.step, offset_epochs * self.job.derived.steps_per_epoch
         if every_epochs <= 0 or step == 0 or step < offset - 1e-9:
             return False
+        # Intervals may be fractions of an epoch: 1e-9 absorbs the rounding of multiples that are whole steps.
         per = every_epochs * self.job.derived.steps_per_epoch
         return math.floor((step - offset) / per + 1e-9) > math.floor((step - 1 - offset) / per + 1e-9)
 
     def _eval_due(self) -> bool:
         step, derived, policy = self.progress.step, self.job.derived, self.job.config.recipe.eval
+        # The last one: a resumed run whose checkpoint already has the result of this step.
         if self.job.evaluator is None or step == 0 or self.progress.last_eval_step == step:
             return False
         if step >= derived.stop_step:
@@ -267,6 +277,7 @@ class Training:
         job, progress, began_s = self.job, self.progress, now_s()
         weights = None if job.average is None else job.average.tensors
         with self.watch.spending("evaluation"):
+            # Each process has batch-norm statistics of its own images; all must evaluate the same model.
             self._sync_statistics()
             score = self.job.evaluator.score(job.network, weights, self.observers, self._check_stop)
             result = self.job.evaluator.result(score, averaged=weights is not None)
@@ -288,6 +299,7 @@ class Training:
         if job.world.first:
             self._write_predictions(score.documents())
         self._report_bad_images()
+        # The checkpoint from before the evaluation gets the result; its tensors are not written again.
         if self._saves_regularly or (best and job.config.checkpoint.keep_best):
             self.save()
 
@@ -311,6 +323,7 @@ class Training:
         if best:
             progress.best_value, progress.best_step = value, progress.step
         progress.reached_target = target is not None and value is not None and value >= target
+        # During head warm-up the backbone does not learn yet, so patience does not count.
         head_alone = progress.step <= self.job.step.head_phase.steps
         progress.evals_since_best = None if best or head_alone else (progress.evals_since_best or 0) + 1
         return best
@@ -326,6 +339,7 @@ class Training:
         return self.progress.reached_target or self.out_of_patience
 
     def _check_stop(self) -> None:
+        # Collective, once per batch of an evaluation: a process that left alone would leave the others waiting.
         if self.job.world.any_process(self.stop.requested):
             self.stop.obey()
 
@@ -356,6 +370,7 @@ class Training:
         if self.saved == self._state():
             return
         self._sync_statistics()
+        # A run resumes from its newest checkpoint, so that one must never hold a diverged state.
         if not all_finite(self.job.model):
             raise diverged(self.job, self.progress.step, "weights", "not finite")
         self.watch.add("checkpoint", self.job.world.broadcast_from_first(self._write_checkpoint))
@@ -391,6 +406,7 @@ class Training:
 
     def _obey_stop(self) -> None:
         """End the run, because of a checkpoint that could not be written or of a signal."""
+        # Only rank 0 writes. Its error comes first: then there may have been no signal at all.
         self.job.world.broadcast_from_first(self._writer.raise_error)
         self.stop.obey()
 

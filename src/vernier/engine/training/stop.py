@@ -30,7 +30,7 @@ class TimeLimit:
     def emit(self, event: Event) -> None:
         match event:
             case StepEvent():
-                self._step_s = max(event.step_s)
+                self._step_s = max(event.step_s)  # of the newest window: an earlier slow step may never come again
             case CheckpointEvent():
                 self._checkpoint_s = max(self._checkpoint_s, event.seconds)
 
@@ -64,6 +64,7 @@ class StopFlag:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "StopFlag":
+        # First: it raises for a signal that a library swallowed. Until the next line, handlers of the start raise, too.
         self._to_the_end = signals.end_of_start()
         for number in signals.caught():
             self._before[number] = signal.signal(number, self._on_signal)
@@ -77,6 +78,7 @@ class StopFlag:
                 signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # Otherwise only a flag is set: in the middle of a step there is no state that could be saved.
         if self.signal_name is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal_name = signal.Signals(number).name

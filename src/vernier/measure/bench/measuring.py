@@ -30,8 +30,8 @@ LOADER_BOUND_SHARE = 0.1
 PRECISION, PRECISION_TO_COMPARE = 0.01, 0.005
 """Half width of the rate's 95 % interval to reach, as a share of the rate; comparisons need the second one
 (`benchmarks/coverage.py`)."""
-FEWEST_STEPS = 30
-CHECK_GROWTH = 1.5
+FEWEST_STEPS = 30  # `mean_interval` takes fewer for independent (FEWEST_SAMPLES)
+CHECK_GROWTH = 1.5  # each check computes the interval of all steps so far, so the distances between checks grow
 EXTRA_SHARE, EXTRA_LEAST_S = 0.9, 10.0
 """Start-up, warm-up, probes and phases of a process take at most this share of its longest measuring time, but may take
 so many seconds in any case: start-up alone takes half of them."""
@@ -85,6 +85,7 @@ def measure(
     watch.enter(PROBE)
     probe()
     watch.enter(PHASES)
+    # Last, and on further steps: a synchronization after every phase makes steps slower than those measured.
     split_steps = from_first(_affordable_steps(plan, statistics.median(samples.step_s), watch))
     split_s = load.split(split_steps) if split_steps else {}
     return replace(samples, split_s={name: tuple(values) for name, values in split_s.items()})
@@ -96,6 +97,7 @@ def _measure_steps(load: Load, plan: Plan, warmup: WarmUpSamples, from_first: Fr
     began_s, timer = now_s(), _Timer(load)
     due = plan.steps or FEWEST_STEPS
     typical_s = statistics.median(warmup.step_s) if warmup.step_s else None
+    # From the first process: every check is a collective, so that all must check at the same steps, or they hang.
     check_every = from_first(max(1, round(_CLOCK_CHECK_S / typical_s))) if typical_s else 1
 
     def time_left() -> bool:
@@ -112,6 +114,7 @@ def _measure_steps(load: Load, plan: Plan, warmup: WarmUpSamples, from_first: Fr
                     break
                 watch.show(step_s, load.images)
                 timer.resume()
+        # Before the precision is computed: sensors are read for the span of the steps only.
         ended_s = now_s()
         if plan.steps is not None:
             break
@@ -150,6 +153,7 @@ class _Timer:
 
     def step(self) -> tuple[float, float]:
         """Seconds of one step, and those of them that it waited for data."""
+        # One reading of the clock ends this step and begins the next.
         wait_s = self._load.step()
         began_s, self._began_s = self._began_s, now_s()
         return self._began_s - began_s, wait_s
@@ -180,11 +184,13 @@ def warm_up(
     """Steps until two successive windows agree, or the time is up; at least one, or two where the first compiles."""
     watch = watch or PhaseWatch()
     step_s, steady, timer = list[float](), False, _Timer(load)
+    # The first step alone would not show how much of it was compiling.
     fewest = 2 if watch.compiles else 1
     while from_first(len(step_s) < fewest or (not steady and _warm_up_time_left(step_s, plan, watch))):
         timer.resume()
         step_s.append(timer.step()[0])
         steady = is_steady(step_s)
+        # Compiling is not charged to the time limit of a process: it would leave nothing for the warm-up.
         watch.one_off_s = max(0.0, step_s[0] - 2 * step_s[-1]) if watch.compiles else 0.0
         watch.show(step_s, load.images)
     return WarmUpSamples(step_s=tuple(step_s), steady=steady)
@@ -193,6 +199,7 @@ def warm_up(
 def _warm_up_time_left(step_s: Sequence[float], plan: Plan, watch: PhaseWatch) -> bool:
     """Whether another step fits into the limits, with one more left for the phases of a step."""
     last_s = step_s[-1]
+    # The first step is not charged: it may compile for minutes. The next one is expected to take as long as the last.
     within = sum(step_s[1:]) + last_s <= plan.warmup_max_seconds
     return within and (plan.extra_max_seconds is None or watch.extra_s() + 2 * last_s <= plan.extra_max_seconds)
 
@@ -224,6 +231,8 @@ def _window(step_s: Sequence[float]) -> Sequence[float]:
 def _median_error(values: Sequence[float]) -> float:
     """Standard error of a median, from the differences of neighbours: a trend must not count as scatter."""
     typical: float = statistics.median(abs(b - a) for a, b in pairwise(values))
+    # 1.4826 turns a median absolute deviation into an sd, sqrt(2) belongs to the difference of two steps, and
+    # 1.2533 = sqrt(pi / 2) is the error of a median over that of a mean (normal numbers).
     return float(1.4826 / math.sqrt(2) * 1.2533 * typical / math.sqrt(len(values)))
 
 

@@ -47,6 +47,7 @@ def pool_rounds(name: str, labels: ArmLabels, rounds: Sequence[Round]) -> BenchR
         return _pool_steps(name, labels, steps)
     if serving := [r for r in results if isinstance(r, ServingResult)]:
         return _pool_serving(name, labels, serving)
+    # A row with figures from some rounds is kept above: one failed round costs that round only.
     failure = results[-1]
     assert isinstance(failure, ArmFailure)
     return FailedRow(**vars(labels), arm=name, status=failure.status, why=failure.why)
@@ -58,7 +59,9 @@ def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> Step
     step_s = [s for r in results for s in r.raw.step_s]
     wait_s = [w for r in results for w in r.raw.wait_s]
     total = _pool_rate(results, images)
+    # None: a fixed number of steps was requested, so there was no target to reach.
     precise = [r.figures.reached_precision for r in results]
+    # Used only if every process has them: a mean over some processes does not belong to the rate of all.
     joules = [r.energy.joules_per_image for r in results if r.energy]
     compile_s = [r.compilation.seconds for r in results if first.execution != "eager"]
     latency = first.figures.latency_s
@@ -152,7 +155,9 @@ def _pool_rate(results: list[StepResult], images: int) -> Estimate:
     if len(step_s) == 1:
         rate = rate_estimate(step_s[0], images)
         return replace(rate, n=1, basis=f"one process: {rate.basis}", method=None)
+    # Total images over total time; a mean of the processes' rates would weigh the fast ones too much.
     value, count = images * sum(map(len, step_s)) / sum(map(sum, step_s)), len(step_s)
+    # Logarithms of times, one row of one value per process. Slow in time is the low end of the rate.
     log_s = np.log([[statistics.fmean(steps) for steps in step_s]])
     mean, fast, slow = (float(ends[0]) for ends in mean_of_runs(log_s))
     if not math.isfinite(slow):
@@ -176,6 +181,7 @@ def add_scaling(rows: Sequence[BenchRow], rounds: Sequence[Round], scaling: Scal
     if not measured:
         return list(rows)
     base = min(measured, key=lambda r: (r.procs, r.threads or 0))
+    # Reversed: of several rows with the same layout the first one wins.
     apart = {_layout(r): r for r in reversed(measured) if r.exchange}
     return [
         _scaled(row, base, apart.get(_layout(row)), rounds, scaling) if isinstance(row, StepRow) else row
@@ -184,6 +190,7 @@ def add_scaling(rows: Sequence[BenchRow], rounds: Sequence[Round], scaling: Scal
 
 
 def _scaled(row: StepRow, base: StepRow, apart: StepRow | None, rounds: Sequence[Round], scaling: Scaling) -> StepRow:
+    # Cores, not processes: one process with two threads uses as much of the machine as two with one.
     times = row.procs * (row.threads or 1) / (base.procs * (base.threads or 1))
     speedup, ends = _speedup(row, base, rounds)
     row = replace(
@@ -204,6 +211,7 @@ def _scaled(row: StepRow, base: StepRow, apart: StepRow | None, rounds: Sequence
 def add_precision_speedup(rows: Sequence[BenchRow], rounds: Sequence[Round]) -> list[BenchRow]:
     """The rows with their rate as a multiple of that of the same arm in fp32, where both were measured."""
     full = {_without_precision(r): r for r in rows if isinstance(r, StepRow) and r.precision == "fp32"}
+    # Otherwise every fp32 row would be reported as 1.00 times itself.
     if not any(isinstance(r, StepRow) and r.precision != "fp32" for r in rows):
         return list(rows)
     return [
@@ -221,6 +229,7 @@ def _against_fp32(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> StepR
 
 def _without_precision(row: StepRow) -> ArmLabels:
     labels = {field.name: getattr(row, field.name) for field in fields(ArmLabels)}
+    # The key under which a row finds its fp32 twin: all labels but the precision.
     return ArmLabels(**{**labels, "precision": "fp32"})
 
 
@@ -231,6 +240,7 @@ def _layout(row: StepRow) -> ArmLabels:
 def _speedup(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> tuple[float, tuple[float, float] | None]:
     """The rate as a multiple of the base's, and its interval; None where there is none."""
     if row is base:
+        # A comparison with itself would have no interval, as its differences are all 0.
         return 1.0, (1.0, 1.0)
     c = compare_arms(rounds, row.arm, base.arm, DEFAULT_TOLERANCE)
     assert c is not None, "both have results"
@@ -240,6 +250,7 @@ def _speedup(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> tuple[floa
 def _describe_fewer_cores(row: StepRow, base: StepRow) -> str | None:
     """A note when a process computes on fewer cores than one of the base."""
     own, other = row.compute_threads, base.compute_threads
+    # Requested threads are counted in the efficiency; only a default that shrank needs a note.
     if row.threads is not None or not own or not other or own >= other:
         return None
     cores = plural(own, "core")
@@ -256,5 +267,6 @@ def compare_arms(rounds: Sequence[Round], arm: str, against: str, tolerance: flo
             if r.arm == name and isinstance(r.result, StepResult)
         ]
 
+    # Named by round: `compare` then uses differences within rounds, in which a drift of the machine cancels.
     own, other = traces(arm), traces(against)
     return compare(other, own, tolerance) if own and other else None

@@ -36,9 +36,9 @@ NOISE_MARGIN_S = 0.5
 """Some steps take less time than the sensors need for a few samples."""
 PHASES = ("data", "copy", "forward", "backward", "optimizer", "communication")
 _COMMUNICATION = ("nccl", "hccl", "gloo:", "c10d::")
-_ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-_PREFIX = "vernier::"
-_TRACE_ROUNDING_US = 0.002
+_ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")  # Kineto's categories of work on an accelerator
+_PREFIX = "vernier::"  # keeps the marks of phases apart from PyTorch's operations
+_TRACE_ROUNDING_US = 0.002  # a start and a duration, each rounded to a nanosecond
 
 TraceEvent = dict[str, Any]
 """One entry of `traceEvents` in a Chrome trace, as parsed."""
@@ -70,6 +70,7 @@ class StepProfiler:
             self._profile = torch.profiler.profile(profile_memory=True)  # of all activities that this build supports
             self._profile.start()
         self._synchronize()
+        # After the start of the profiler and what was queued before: neither is part of the step.
         self._began_s = now_s()
 
     def end(self, step: int) -> None:
@@ -80,6 +81,7 @@ class StepProfiler:
         if self._profile:
             self._clock.next_step()
         if step == self._steps.last:
+            # Before the profiler stops and writes its files: noise is reported for the steps only.
             self._span_s = (self._span_s[0], now_s())
             self._profile.stop()
             self._write_trace()
@@ -89,6 +91,7 @@ class StepProfiler:
 
     def _write_trace(self) -> None:
         trace = self._path("trace", "json.gz")
+        # The suffix .gz makes PyTorch compress it.
         self._profile.export_chrome_trace(str(trace))
         with gzip.open(trace, "rt", encoding="utf-8") as f:
             events = json.load(f)["traceEvents"]
@@ -114,6 +117,7 @@ class StepProfiler:
             self._profile.stop()
             return None
         profiled = {s: d for s, d in self._durations.items() if self._steps.first <= s <= self._steps.last}
+        # The run ended before the range began.
         if len(profiled) < self._steps.last - self._steps.first + 1:
             return None
         rows = [
@@ -133,6 +137,7 @@ class StepProfiler:
             top=tuple(self._kernels[:10]),
             ran=ran,
             noise=self._noise(sensors()),
+            # The summary lists itself, though it is written only below.
             files=tuple(sorted({path.name, *(p.name for p in self._folder.glob(f"*.rank{self._rank}.*"))})),
         )
         write_json(path, encode(summary))
@@ -163,18 +168,22 @@ def host_operations(events: Iterable[TraceEvent]) -> list[Call]:
 
     From the trace, which has every call: torch's own table merges an operation into a caller of the same name.
     """
+    # By thread and start; of two that start together the longer one is the caller and must come first.
     spans = sorted(
         (e for e in events if e.get("cat") == "cpu_op"),
         key=lambda e: (e.get("pid", 0), e.get("tid", 0), e["ts"], -e.get("dur", 0)),
     )
     own_us = [float(e.get("dur", 0)) for e in spans]
+    # Indices of the operations that are still running at this start, outermost first.
     callers: list[int] = []
     for i, span in enumerate(spans):
         while callers and not _is_within(span, spans[callers[-1]]):
             callers.pop()
+        # From the direct caller only: its own callers lose the caller's whole duration already.
         if callers:
             own_us[callers[-1]] -= span.get("dur", 0)
         callers.append(i)
+    # Rounded durations of callees may add up to slightly more than their caller's.
     return [Call(name=e["name"], device="cpu", ms=max(0.0, us) / 1000) for e, us in zip(spans, own_us, strict=True)]
 
 
@@ -237,6 +246,7 @@ def kernel_table(calls: Iterable[Call]) -> list[KernelTime]:
     grouped: dict[tuple[str, str, str | None, str | None], list[float]] = defaultdict(list)
     for c in calls:
         grouped[c.device, c.name, c.grid, c.block].append(c.ms)
+    # Fractions are of one device's total: host and devices work at the same time.
     totals: dict[str, float] = defaultdict(float)
     for (device, *_), times in grouped.items():
         totals[device] += sum(times)
@@ -264,6 +274,7 @@ def memory_timeline(events: Iterable[TraceEvent]) -> list[MemoryPoint]:
     return [
         MemoryPoint(
             t_ms=(e["ts"] - changes[0]["ts"]) / 1000,
+            # 0 is the CPU in PyTorch's DeviceType.
             device="cpu" if e["args"]["Device Type"] == 0 else f"device {e['args']['Device Id']}",
             allocated_bytes=e["args"]["Total Allocated"],
         )
@@ -274,6 +285,7 @@ def memory_timeline(events: Iterable[TraceEvent]) -> list[MemoryPoint]:
 def phase_times(by_phase: dict[str, list[float]], step_s: list[float]) -> PhaseTimes:
     """Seconds and share of each phase over the profiled steps; `idle` is the rest."""
     total = sum(step_s)
+    # Known phases in the order of a step, then any others.
     seconds = {name: sum(by_phase[name]) for name in [*PHASES, *by_phase] if name in by_phase}
     seconds["idle"] = max(0.0, total - sum(seconds.values()))
     return PhaseTimes(
@@ -286,6 +298,7 @@ def phase_times(by_phase: dict[str, list[float]], step_s: list[float]) -> PhaseT
 
 def profiling_overhead(profiled_s: list[float], others_s: list[float]) -> ProfilingOverhead | None:
     """How much longer a profiled step took than the steady ones around it; None with fewer than three of those."""
+    # Warm-up steps are slow and would hide the overhead.
     steady_s = others_s[warmup_steps(others_s) :]
     if len(steady_s) < 3:
         return None

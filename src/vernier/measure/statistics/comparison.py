@@ -26,11 +26,11 @@ from .estimates import LEVEL, METHOD, Floats, Intervals, fewest_samples, mean_in
 from .runs import reach_of_one
 from .throughput import Window
 
-DEFAULT_TOLERANCE = 0.01
+DEFAULT_TOLERANCE = 0.01  # a difference below it gets no verdict, however certain it is
 DEFAULT_RUNS, DEFAULT_STEPS = 5, 500
 DETECTED = 0.8
 """In this share of cases a difference of `Comparison.detectable` is found."""
-_FEWEST_ROUNDS = 3
+_FEWEST_ROUNDS = 3  # two differences have one degree of freedom, for which Student's t is 12.7
 _EQUAL = 1e-12
 """Logarithms of speeds that differ by less are equal but for the rounding of their sum."""
 
@@ -91,11 +91,13 @@ def ratio_rows_of_runs(a: Floats, b: Floats) -> LogRatios:
     if min(runs_a, runs_b) == 1:
         several = a if runs_a > 1 else b
         runs = several.shape[1]
+        # A prediction interval for one more run. `reach_of_one` widens it: that run may be a slow one of a skewed law.
         error, freedom = several.std(1, ddof=1) * math.sqrt(1 + 1 / runs), np.full(len(value), runs - 1.0)
         return LogRatios.around(value, error, freedom, reach_of_one(runs))
     (va, vb), (more_a, more_b) = (x.var(1, ddof=1) for x in (a, b)), (runs_a - 1, runs_b - 1)
     va, vb = np.where(va > 0, va, vb), np.where(vb > 0, vb, va)
     welch, share_a, share_b = va / runs_a + vb / runs_b, va / runs_a, vb / runs_b
+    # Welch and Satterthwaite's degrees of freedom, not a whole number.
     below = share_a**2 / more_a + share_b**2 / more_b
     welch_freedom = welch**2 / np.where(below > 0, below, 1.0)
     student = (more_a * va + more_b * vb) / (more_a + more_b) * (1 / runs_a + 1 / runs_b)
@@ -113,6 +115,7 @@ def ratio_rows_of_rounds(a: Floats, b: Floats) -> LogRatios:
 
 def ratio_rows_of_steps(a: Intervals, b: Intervals, samples_ratio: float = 1.0) -> LogRatios:
     """Ratios from the step times of one run per side; joins two intervals that need not be symmetric (MOVER)."""
+    # Times, not speeds: A is on top, and the long end of B is the low end of the ratio.
     value = np.log(a.mean) - np.log(b.mean) + math.log(samples_ratio)
     (a_down, a_up), (b_down, b_up) = (
         # a lower end at or below 0 counts as unbounded
@@ -120,6 +123,7 @@ def ratio_rows_of_steps(a: Intervals, b: Intervals, samples_ratio: float = 1.0) 
         for side in (a, b)
     )
     error = np.hypot(a.error / a.mean, b.error / b.mean)
+    # One side without a valid interval is enough to have none.
     known = (a.needs <= a.n) & (b.needs <= b.n)
     down, up = (np.where(known, ends, np.inf) for ends in (np.hypot(a_down, b_up), np.hypot(a_up, b_down)))
     return LogRatios(value, value - down, value + up, error, np.minimum(a.freedom, b.freedom))
@@ -140,6 +144,7 @@ def detectable(ratios: LogRatios, tolerance: float) -> Floats:
     """
     likely = NormalDist().inv_cdf(DETECTED)
     critical = (ratios.high - ratios.low) / 2 / ratios.error
+    # In standard errors. A verdict needs a significant interval and a ratio beyond the tolerance: the larger counts.
     of_errors = critical * (1 - 1 / (4 * ratios.freedom)) + likely * np.sqrt(1 + critical**2 / (2 * ratios.freedom))
     smallest: Floats = np.expm1(np.maximum(of_errors, likely + math.log1p(tolerance) / ratios.error) * ratios.error)
     return smallest
@@ -192,6 +197,7 @@ def _in_rounds(a: Sequence[Trace], b: Sequence[Trace]) -> tuple[Sequence[Trace],
     by_round = [{t.round: t for t in side if t.round is not None} for side in (a, b)]
     shared = [name for name in by_round[0] if name in by_round[1]]
     unique = all(len(rounds) == len(side) for rounds, side in zip(by_round, (a, b), strict=True))
+    # Without their rounds, or `_log_ratio` would pair runs that were not measured one after the other.
     if not unique or len(shared) < _FEWEST_ROUNDS or 2 * len(shared) <= max(len(a), len(b)):
         return [replace(t, round=None) for t in a], [replace(t, round=None) for t in b], 0
     own, other = ([rounds[name] for name in shared] for rounds in by_round)

@@ -35,9 +35,9 @@ FEWEST_SAMPLES = 30
 """Fewer samples have no interval even where each is the mean of many steps."""
 CORRELATION_TIMES = 20
 """An interval needs so many times the autocorrelation time."""
-_TREND_DEGREE = 2
+_TREND_DEGREE = 2  # a machine that warms up or slows down is not noise: its trend must not widen the interval
 _FEWEST_TERMS = 6
-_SPECTRAL_BIAS = 0.12
+_SPECTRAL_BIAS = 0.12  # fraction by which the spectrum may fall up to the last cosine that is averaged
 _UNCERTAIN_CORRELATION = 0.25
 """Share by which an interval from the fewest correlation times is widened: their own estimate is uncertain."""
 
@@ -54,6 +54,7 @@ def t_quantile(level: float, freedom: float) -> float:
 
 @lru_cache(maxsize=8)
 def _t_table(level: float) -> tuple[Floats, Floats]:
+    # Quantiles are nearly linear in 1 / freedom. Falling, since np.interp needs rising 1 / freedom.
     freedoms = [10_000, 300, 120, *range(60, 0, -1)]
     return np.array([1 / f for f in freedoms]), np.array([t_quantile(level, f) for f in freedoms])
 
@@ -90,6 +91,7 @@ def _bases(n: int) -> tuple[Floats, Floats]:
     position = (np.arange(n) + 0.5) / n
     powers = np.vander(position - 0.5, _TREND_DEGREE + 1, increasing=True)
     cosines = np.cos(np.pi * np.outer(position, np.arange(1, count + _TREND_DEGREE + 1)))
+    # The order matters: QR makes each column orthogonal to those before it, so the trend must come first.
     columns, _ = np.linalg.qr(np.column_stack([powers, cosines]))
     return columns[:, 1 : _TREND_DEGREE + 1], columns[:, _TREND_DEGREE + 1 :][:, :count]
 
@@ -108,9 +110,12 @@ def correlation_steps(rows: Floats) -> Floats:
     variance = (centred**2).sum(1)
     safe = np.where(variance > 0, variance, 1.0)
     r1, r2, r3 = ((centred[:, :-k] * centred[:, k:]).sum(1) / safe * n / (n - k) for k in (1, 2, 3))
+    # Removing a line lowers a correlation r1 by (2 + 4 r1) / n on average; this is solved for r1.
     r1 = (n * r1 + 2) / (n - 4)
     r2, r3 = r2 + (2 + 4 * r1) / n, r3 + (2 + 4 * r1) / n
     first = np.clip(r1, 0.0, 0.995)
+    # The sum of three correlations of white noise has the standard error sqrt(3 / n). Below 2.5 of them the decay is
+    # a ratio of noise to noise, and the first correlation is used in its place.
     clear = r1 + r2 + r3 > 2.5 * math.sqrt(3 / n)
     decay = np.clip(np.where(clear, (r2 + r3) / np.maximum(r1 + r2, 1e-3), first), first, 0.99)
     steps: Floats = np.maximum((1 + first) / (1 - first), 1 + 2 * first / (1 - decay))
@@ -121,6 +126,8 @@ def mean_intervals(rows: Floats, fewest: int = FEWEST_STEPS) -> Intervals:
     """The mean of each row; a row has at least FEWEST_SAMPLES samples in time order, and needs `fewest` or more."""
     count, n = rows.shape
     steps = correlation_steps(rows)
+    # The lag-1 correlation of a first-order autoregression with this autocorrelation time. Its spectrum falls by about
+    # likeness * w^2 / (1 - likeness)^2 up to frequency w; `best_terms` is the cosine at which that is _SPECTRAL_BIAS.
     likeness = np.clip((steps - 1) / (steps + 1), 1e-3, 0.999)
     _, cosines = _bases(n)
     best_terms = (n * (1 - likeness) / np.pi * np.sqrt(_SPECTRAL_BIAS / likeness)).astype(int)
@@ -130,8 +137,10 @@ def mean_intervals(rows: Floats, fewest: int = FEWEST_STEPS) -> Intervals:
     error = np.sqrt(power[np.arange(count), terms - 1] / terms / n)
     error *= 1 + _UNCERTAIN_CORRELATION * (CORRELATION_TIMES * steps / n) ** 2
     skew, tails = _shape_of_mean(rows, steps)
+    # Relative variance of a variance: 2 / terms from the number of cosines, plus the excess kurtosis of the mean.
     freedom = 1 / (1 / terms + np.maximum(tails, 0) / 2)
     width = t_quantiles(LEVEL, freedom)
+    # The upper quantile gives the lower end; strong skewness may move an end past the mean, hence the clamps below.
     low, high = (mean - error * _hall(skew, u) for u in (width, -width))
     needs = np.where(np.ptp(rows, axis=1) > 0, np.maximum(fewest, np.ceil(CORRELATION_TIMES * steps)), np.inf)
     return Intervals(mean, np.minimum(low, mean), np.maximum(high, mean), error, freedom, steps, needs, n)
@@ -140,6 +149,7 @@ def mean_intervals(rows: Floats, fewest: int = FEWEST_STEPS) -> Intervals:
 def _fall_of_spectrum(likeness: Floats, cosines: Floats) -> Floats:
     """By how much less power each cosine has than the mean, where neighbours are alike by this much; per row."""
     n, count = cosines.shape
+    # The trend takes the first two cosines nearly whole, so that column k mostly holds cosine k + 1 + _TREND_DEGREE.
     fast = np.cos(np.pi * (np.arange(count) + 1 + _TREND_DEGREE) / n)
     alike = likeness[:, None]
     ratio: Floats = (1 - 2 * alike * fast + alike**2) / (1 - alike) ** 2
@@ -164,6 +174,7 @@ def _shape_of_mean(rows: Floats, steps: Floats) -> tuple[Floats, Floats]:
 
 def _hall(skew: Floats, u: Floats) -> Floats:
     """Inverse of Hall's cubic transformation: Student's quantile `u` corrected for a mean of this skewness."""
+    # Without skewness the result is u, but 0 / 0 here. cbrt has a real root of negative numbers; ** (1 / 3) is NaN.
     a = np.where(np.abs(skew) < 1e-6, 1e-6, skew)
     corrected: Floats = 3 / a * (np.cbrt(1 + a * (u - a / 6)) - 1)
     return corrected
@@ -249,11 +260,13 @@ def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
         if 0 < below.sum() < n:
             interval = mean_intervals(below[None])
             error, freedom = float(interval.error[0]), float(interval.freedom[0])
+            # The larger one: zeros and ones usually show less of the correlation than the values themselves.
             steps = np.maximum(interval.correlation_steps, correlation_steps(row[None]))
             if CORRELATION_TIMES * steps[0] > n:
                 needs = np.maximum(interval.needs, np.ceil(CORRELATION_TIMES * steps))
                 return _no_interval(value, n, interval._replace(correlation_steps=steps, needs=needs))
         half = float(t_quantiles(LEVEL, freedom)) * error
+        # Ranks from 0, rounded outward: the interval is never narrower than its level requires.
         ranks = (math.floor((q - half) * n) - 1, math.ceil((q + half) * n))
         basis = "order statistics, correlation counted"
     ordered = np.sort(row)
@@ -282,5 +295,6 @@ def in_known_digits(value: float, half_width: float) -> str:
     """A value in the digits that its interval supports: one or two of the half width, and always two of its own."""
     if half_width <= 0 or value <= 0:
         return f"{value:,.1f}"
+    # Halved: the half width is then 2 to 20 units of the last digit shown.
     decimals = min(3, max(-math.floor(math.log10(half_width / 2)), 1 - math.floor(math.log10(value))))
     return f"{round(value, decimals):,.{max(0, decimals)}f}"

@@ -18,7 +18,7 @@ from vernier.records.statistics import SampleSummary
 
 from .estimates import METHOD, Floats, mean_estimate
 
-_ROUNDING, _UNDERFLOW = 1e-9, 1e-150
+_ROUNDING, _UNDERFLOW = 1e-9, 1e-150  # relative; and absolute: squares of smaller deviations underflow, so sd is 0
 
 Divisor = Literal["n - 1", "n"]
 """What the sum of squares is divided by in a standard deviation: `n - 1` for a sample, `n` for a population."""
@@ -56,6 +56,7 @@ def summarize(samples: Sequence[float] | Floats, *, unit: str, of: str) -> Sampl
         p99=p99,
         cv=sd / mean if mean > 0 else None,
     )
+    # The product's own figures must pass the checks that published tables are held to.
     check_summary(summary)
     return summary
 
@@ -104,6 +105,7 @@ def contradictions(
         choice: _contradictions(n, mean, median, sd, minimum, maximum, percentiles or {}, rounding, choice)
         for choice in _DIVISORS
     }
+    # Tables rarely state their divisor, and libraries differ (NumPy divides by n by default): either may fit.
     if divisor is None:
         return min(every.values(), key=len)
     other = next(choice for choice in _DIVISORS if choice != divisor)
@@ -158,15 +160,20 @@ def _spread(
     if n == 1:
         return [f"one value has no spread, but sd is {sd:g}"] if sd > slack else []
     problems = []
+    # The bounds are for a population; a sample's sd is larger by this factor. An unknown n is NaN and gets the factor
+    # of n = 2, the largest, so that the bound holds for any n.
     scale = 1.0 if divisor == "n" else math.sqrt(n / (n - 1)) if n > 1 else math.sqrt(2)
     most = (maximum - minimum) / 2 * scale
     if not math.isnan(mean):
+        # Bhatia-Davis. If an extreme is missing, max() gives 0, but min(NaN, 0) is NaN: the order of arguments matters.
         most = min(most, math.sqrt(max(0.0, (maximum - mean) * (mean - minimum))) * scale)
     if sd > most + slack * 2 * scale:
         problems.append(f"sd {sd:g} is above {most:g}, the most these extremes allow")
+    # Nagy: all values but the two extremes are in the middle of them.
     least = (maximum - minimum) / math.sqrt(2 * (n if divisor == "n" else n - 1))
     if sd < least - slack:
         problems.append(f"sd {sd:g} is below {least:g}, the least this range allows")
+    # Samuelson: one value far out, all others equal.
     most_sds = math.sqrt(n - 1) if divisor == "n" else (n - 1) / math.sqrt(n)
     for name, value in (("minimum", minimum), ("maximum", maximum)):
         if abs(value - mean) > sd * most_sds + slack * (1 + most_sds):
@@ -181,7 +188,9 @@ def _around_mean(n: int | None, mean: float, sd: float, ladder: list[tuple[float
     for share, value in ladder:
         if share in (0.0, 1.0):
             continue
+        # Half of the values are on each side of a median however it was interpolated; other percentiles depend on that.
         below, above = (share, 1 - share) if share == 0.5 or n is None else _shares(n, share)
+        # At least `part` of the values are as far from the mean as this one: Cantelli bounds how far that can be.
         part = below if value < mean else above
         limit = sd * math.sqrt((1 - part) / part)
         if abs(value - mean) > limit + slack * (1 + limit / sd if sd > 0 else 1):
@@ -201,6 +210,7 @@ def _mean_between(n: int, mean: float, ladder: list[tuple[float, float]], slack:
     """The mean against all percentiles together: each stretch of values lies between the two that bound it."""
     if len(ladder) < 3 or ladder[0][0] != 0.0 or ladder[-1][0] != 1.0:
         return []
+    # The largest possible mean puts every value at the upper end of its stretch, the smallest at the lower end.
     (_, minimum), *inner, (_, maximum) = ladder
     most = _bound(n, [(math.floor((n - 1) * share), value) for share, value in inner], maximum)
     least = _bound(n, [(n - 1 - math.ceil((n - 1) * share), value) for share, value in reversed(inner)], minimum)

@@ -80,6 +80,7 @@ class Table:
         grouped: dict[str, list[float]] = {}
         for row in self.rows:
             grouped.setdefault(row.device, []).append(row.value)
+        # Sorted: `host_numbers` and the rows of slowness arrays rely on this order.
         return {k: np.array(v) for k, v in sorted(grouped.items())}
 
     def medians(self) -> dict[str, float]:
@@ -89,6 +90,7 @@ class Table:
     def host_numbers(self) -> Labels | None:
         """A number for the host of each device, in the order of `by_device`; None where one is not known."""
         hosts = {row.device: row.host for row in self.rows}
+        # A device without a host has no neighbors to be compared with; hosts are then ignored for all devices.
         if not all(hosts.values()):
             return None
         return np.unique([hosts[device] for device in sorted(hosts)], return_inverse=True)[1].astype(np.int64)
@@ -136,12 +138,14 @@ def judge_devices(table: Table, matter: float = DEFAULT_MATTER) -> list[DeviceVe
     """
     groups, medians = table.by_device(), np.array(list(table.medians().values()))
     low, high = quartile_fences(medians)
+    # The median of the cluster is taken as exact: a device's interval contains the noise of its own repeats only.
     cluster, sign = float(np.median(medians)), 1.0 if table.slow_is_high else -1.0
     slowness = slowness_rows(list(groups.values()), table.slow_is_high)
     noise = repeat_noise(slowness)
     chances = _chances(table, slowness, noise)
     verdicts = []
     for i, ((name, values), middle) in enumerate(zip(groups.items(), medians.tolist(), strict=True)):
+        # No interval without repeats, or if they are equal to the last digit: they do not show how repeats vary.
         slow, half = sign * math.log(middle / cluster), float(half_width(noise, values.size)) if noise.sd else None
         verdicts.append(
             DeviceVerdict(
@@ -186,10 +190,13 @@ def _chances(table: Table, slowness: Floats, noise: RepeatNoise) -> list[_Chance
     judged = judge(slowness, noise, table.host_numbers())
     for i in range(len(slowness)):
         t, freedom, factor = float(judged.t[i]), float(judged.freedom[i]), float(judged.factor[i])
+        # Always the tail on the side of t, never 1 - the other one: 1e-30 stays 1e-30, so that devices can be ordered.
         tail = t_tail(abs(t), freedom) if freedom >= 1 else 0.5
         above, below = (factor * p for p in ((tail, 1 - tail) if t > 0 else (1 - tail, tail)))
         surely: SlowOrFast | None = "slow" if judged.slow[i] else "fast" if judged.fast[i] else None
+        # `factor` corrects for the number of comparisons (Bonferroni) and can lift a chance above 1.
         slow = min(1.0, max(above, float(judged.by_noise[i])))
+        # `whole_host` qualifies a verdict and means nothing without one.
         chances.append(_Chance(slow, min(1.0, below), surely, bool(judged.whole_host[i] and surely)))
     return chances
 
@@ -198,6 +205,7 @@ def find_straggler(table: Table, without: Sequence[str] = ()) -> Straggler:
     """The slowest device, and slowest / median: the cost of synchronous training, in which all wait for it."""
     medians = table.medians()
     rest = {k: v for k, v in medians.items() if k not in without}
+    # Over all devices, also those in `without`: costs before and after a removal have the same denominator.
     middle = statistics.median(medians.values())
     worst = (max if table.slow_is_high else min)(rest, key=rest.__getitem__)
     return Straggler(slowest=worst, cost=rest[worst] / middle if table.slow_is_high else middle / rest[worst])
@@ -210,11 +218,13 @@ def _ranks(values: Floats) -> Floats:
     """Average ranks, ties shared."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
+    # `last` is the highest rank of each group of ties; the mean rank is (size - 1) / 2 below it.
     ranks: Floats = (last - (counts - 1) / 2)[inverse]
     return ranks
 
 
 def _pearson(a: Floats, b: Floats) -> float | None:
+    # Two points always correlate by +-1, and a constant would divide by 0.
     if a.size < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return None
     return float(np.corrcoef(a, b)[0, 1])
@@ -227,6 +237,7 @@ def correlations(table: Table) -> Correlations:
     pearson: CorrelationMatrix = {a: {} for a in columns}
     spearman: CorrelationMatrix = {a: {} for a in columns}
     for (a, x), (b, y) in itertools.product(columns.items(), repeat=2):
+        # Pair by pair: a sensor that is missing in some rows must not remove these rows from the other correlations.
         both = np.isfinite(x) & np.isfinite(y)
         pearson[a][b] = _pearson(x[both], y[both])
         spearman[a][b] = _pearson(_ranks(x[both]), _ranks(y[both])) if both.any() else None
@@ -249,6 +260,7 @@ def analyze(table: Table, matter: float = DEFAULT_MATTER) -> StudyAnalysis:
     middle = float(np.median(values))
     ranked = judge_devices(table, matter)
     few = len(groups) < FEWEST_DEVICES
+    # So few devices are ranked against each other only, which does not show how much normal devices differ.
     pull = () if few else tuple(d.device for d in ranked if d.sure_slow and d.matters)
     beyond = [d.beyond_fence for d in ranked]
     counts = sorted(g.size for g in groups.values())
@@ -305,6 +317,7 @@ def _limits(table: Table, counts: Sequence[int]) -> list[str]:
             f"{command('study run', repeats=2)} or more"
         )
     elif least_chance_by_noise(devices, repeats) * devices >= FAMILY_ERROR:
+        # Ends: the more repeats, the less likely chance is to slow down nearly all of them.
         needed = next(r for r in itertools.count(repeats) if least_chance_by_noise(devices, r) * devices < FAMILY_ERROR)
         notes.append(
             f"{repeats} repeats on each of {devices} devices are too few to be certain of a slow device: something "

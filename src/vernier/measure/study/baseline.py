@@ -27,10 +27,10 @@ from .noise import median_variance, repeat_noise, slowness_rows
 from .outliers import FEWEST_DEVICES, studentized
 
 METHOD = "vernier-baseline-1"
-FALSE_ALARMS = 0.01
+FALSE_ALARMS = 0.01  # per machine: `check` divides it among the machine's devices
 WORTH_KNOWING = 0.05
 """A slowdown that a user wants to find: a check that cannot find it says so."""
-_LARGEST_EXPONENT = 700.0
+_LARGEST_EXPONENT = 700.0  # exp() overflows above 709.78
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
@@ -46,6 +46,7 @@ def read_baseline(path: Path) -> Baseline:
     advice = "Make one: vernier study baseline DIR -o FILE."
     try:
         tree = migrated("baseline", read_object(path), path)
+        # Figures of different methods must not be mixed: they would be read as limits of this one.
         if tree.get("method") != METHOD:
             raise ConfigError(f"{path} is not a baseline of method {METHOD}. {advice}")
         return decode(Baseline, tree)
@@ -69,6 +70,7 @@ def fit_inliers(values: Floats) -> Inliers:
 def p_above(inliers: Inliers, value: float, extra_variance: float = 0.0) -> float:
     """Probability that one more inlier would be this high; counts the uncertainty of the estimate itself."""
     spread = math.sqrt(inliers.sd**2 * (1 + 1 / inliers.count) + extra_variance)
+    # A fleet without any spread: whatever differs from it is certain.
     if spread == 0:
         return 0.5 if value == inliers.centre else float(value < inliers.centre)
     return t_tail((value - inliers.centre) / spread, max(1, inliers.count - 1))
@@ -103,6 +105,7 @@ def learn(table: Table) -> Baseline:
     groups = table.by_device()
     if len(groups) < FEWEST_DEVICES:
         raise ConfigError(f"A baseline needs at least {FEWEST_DEVICES} devices; these are {len(groups)}.")
+    # `check` widens its limit by this noise: the median of fewer repeats varies more.
     noise = float(repeat_noise(slowness_rows(list(groups.values()), table.slow_is_high)).sd)
     if noise == 0:
         raise ConfigError("A baseline needs repeats: no device was measured twice with different results.")
@@ -123,6 +126,7 @@ def learn(table: Table) -> Baseline:
         sensors={
             s: fit_inliers(np.array(list(v.values())))
             for s in SENSORS
+            # Too few readings do not show what is usual; `check` then leaves this sensor out.
             if len(v := _sensor_medians(table, s)) >= FEWEST_DEVICES
         },
         set_aside=tuple(k for k, v in slow.items() if v > limit),
@@ -137,6 +141,7 @@ def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> C
     `matter` is not rejected for that.
     """
     table = _in_unit_of(baseline, table)
+    # After the conversion of units: seconds and milliseconds differ in `unit` only and can be compared.
     for name in ("workload", "what", "unit", "simulated"):
         learned, measured = getattr(baseline, name), getattr(table, name)
         if learned != measured:
@@ -146,12 +151,14 @@ def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> C
             )
     _check_same_size(baseline, table)
     groups = table.by_device()
+    # Bonferroni: the machine is rejected if one of its devices is.
     alpha = FALSE_ALARMS / len(groups)
     slowness, medians = _slowness(table), table.medians()
     sensors = {s: _sensor_medians(table, s) for s in baseline.sensors}
     verdicts, smallest_detectable = [], 0.0
     for name, values in groups.items():
         extra = median_variance(baseline.noise_sd, values.size)
+        # Both must be exceeded: certainly slower than the fleet, and by enough to matter.
         limit = max(limit_above(baseline.speed, alpha, extra), baseline.speed.centre + math.log1p(matter))
         smallest_detectable = max(smallest_detectable, _exp(limit - baseline.speed.centre) - 1)
         reasons = (*_slow(baseline, slowness[name], limit), *_unsteady(baseline, _spread(values), alpha))
@@ -194,6 +201,7 @@ def _in_unit_of(baseline: Baseline, table: Table) -> Table:
 
 def _check_same_size(baseline: Baseline, table: Table) -> None:
     """Refuse a machine that would be a hundred times slower or faster than the fleet: one unit is wrong."""
+    # Slowness is minus the logarithm of a rate: the sign turns it back into the table's unit.
     centre = _exp(baseline.speed.centre if baseline.slow_is_high else -baseline.speed.centre)
     typical = statistics.median(table.medians().values())
     if not 1 / SUSPICIOUS < typical / centre < SUSPICIOUS:
@@ -225,6 +233,8 @@ def _unsteady(baseline: Baseline, spread: float | None, alpha: float) -> tuple[s
     if spread is None or not baseline.spreads:
         return ()
     as_bad, count = sum(s >= spread for s in baseline.spreads), len(baseline.spreads)
+    # The rank of the new device among count + 1 exchangeable ones. It cannot be below 1 / (1 + count), so that small
+    # fleets never reject; `sensitivity_notes` reports that.
     if (1 + as_bad) / (1 + count) > alpha:
         return ()
     return (f"its repeats spread by {100 * spread:.1f} % (sd); {as_bad} of the fleet's {count} devices spread as much",)
@@ -235,6 +245,7 @@ def _unusual(baseline: Baseline, values: dict[str, float], alpha: float) -> tupl
     remarks = []
     for sensor, value in values.items():
         p = p_above(baseline.sensors[sensor], value)
+        # Two-sided: a sensor is unusual if it is low or high.
         if min(p, 1 - p) < alpha / 2:
             remarks.append(f"{sensor} {value:g} where the fleet has {baseline.sensors[sensor].centre:g}")
     return tuple(remarks)

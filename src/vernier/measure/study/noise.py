@@ -23,7 +23,7 @@ Bools = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 _CALLED_DISTURBED = 0.02  # share of undisturbed fleets in which a run is called disturbed
 _MOST_SIMULATED = 100  # devices; larger fleets use the limits of this many
-_FLEETS, _SAMPLES, _ROUNDS = 1000, 40_000, 12
+_FLEETS, _SAMPLES, _ROUNDS = 1000, 40_000, 12  # simulated fleets and numbers; most rounds of setting runs aside
 
 
 class RepeatNoise(NamedTuple):
@@ -70,6 +70,7 @@ def _undisturbed(slowness: Floats, counts: Counts) -> Bools:
     calm: Bools = np.isfinite(slowness)
     for _ in range(_ROUNDS):
         rough = _rough_sd(np.where(calm, slowness, np.nan))
+        # rough is 0 if repeats are equal to the last digit: nothing is known about their noise then, and all runs stay.
         still = calm & ((distance <= (limit * rough)[..., None, None]) | (rough == 0)[..., None, None])
         if (still == calm).all():
             break
@@ -105,6 +106,7 @@ def _rough_sd(slowness: Floats) -> Floats:
 
 
 def _half_range(ordered: Floats) -> Floats:
+    # More than half of the runs, so that two repeats have a range too. [devices, repeats], sorted.
     half = ordered.shape[-1] // 2 + 1
     shortest: Floats = (ordered[:, half - 1 :] - ordered[:, : ordered.shape[-1] - half + 1]).min(-1)
     return shortest

@@ -25,7 +25,7 @@ FEWEST_DEVICES = 5
 FEWEST_HOSTS = 5
 FAMILY_ERROR = 0.04
 """Aimed at for slow and for fast devices each; 5 % is promised, which leaves room for noise that is not normal."""
-_HOSTS_ALIKE = 0.25
+_HOSTS_ALIKE = 0.25  # a missed host effect calls healthy devices of a warm host slow; a false one only costs power
 _WIDE = 2.0
 _LATER_STEPS = 4
 """After its most extreme devices are gone a small normal fleet looks narrower than it is: later steps are stricter."""
@@ -78,6 +78,7 @@ def judge(slowness: Floats, noise: RepeatNoise, hosts: Labels | None = None) -> 
         centre = np.median(values, -1, keepdims=True)
         healthy = (host_mean > centre) & (values - centre < (host_mean - centre) / 2)
         t = np.where(whole_host & healthy, 0.0, t)  # beside slow devices of its host
+    # Bonferroni over the devices. `by_noise` can only veto: below the limit t alone decides.
     limit = _limits(FAMILY_ERROR / devices / factor, freedom)
     by_noise = np.where(t > limit, by_noise, 0.0)
     slow = (t > limit) & _agree(slowness, values, noise) & (by_noise * devices < FAMILY_ERROR)
@@ -121,6 +122,8 @@ def _judge_in_hosts(values: Floats, hosts: Labels, extra: Floats) -> tuple[_Nest
     among = _host_deviates(values, hosts, within.ordinary)
     limit_within = _limits(FAMILY_ERROR / 2 / devices, within.freedom)
     limit_among = _limits(FAMILY_ERROR / 2 / count, among.freedom)
+    # The comparison that is further beyond its own limit decides: t of different degrees of freedom do not compare.
+    # `judge` divides FAMILY_ERROR / devices by the factor returned, which restores the probabilities used here.
     by_host = (np.abs(among.t) / limit_among > np.abs(within.t) / limit_within) & (count >= FEWEST_HOSTS)
     t, freedom = (np.where(by_host, a, b) for a, b in zip(among[:2], within[:2], strict=True))
     return _Nested(t, freedom, np.where(by_host, 2 * count / devices, 2.0), by_host), within.ordinary
@@ -141,6 +144,7 @@ def _extra_variance(noise: RepeatNoise) -> Floats:
     """By how much the noise of each device's median exceeds the typical device's, as a variance."""
     count = np.maximum(noise.calm.sum(-1), 1)
     factors = np.array([1.0, *(median_factor(n) / n for n in range(1, int(count.max()) + 1))])
+    # Only the excess counts: the spread between devices already contains the noise of a typical median.
     own = noise.sd[..., None] ** 2 * factors[count]
     extra: Floats = (own - np.median(own, -1, keepdims=True)).clip(0)
     return extra
@@ -185,6 +189,7 @@ def _binomial_tail(trials: npt.NDArray[np.int64], rate: Floats, least: npt.NDArr
     most, chance = int(trials.max()), np.zeros(rate.shape)
     rate = rate.clip(0, 1)
     for hits in range(1, most + 1):
+        # Zero if hits > trials; the clip below only keeps 0 from being raised to a negative power.
         ways = np.array([math.comb(n, hits) for n in range(most + 1)], np.float64)[trials]
         chance += np.where(hits >= least, ways * rate**hits * (1 - rate) ** (trials - hits).clip(0), 0.0)
     return chance
@@ -208,6 +213,7 @@ def _fit(values: Floats, groups: Labels, chosen: Bools) -> _Fit:
         total = np.where(chosen, values, 0.0).sum(-1, keepdims=True)
         present = np.ones(values.shape[:-1])
     else:
+        # One-hot [devices, groups]: a product with it sums per group, for all fleets at once.
         members = np.eye(int(groups.max()) + 1)[groups]
         per_group = chosen @ members
         size = per_group[..., groups]
@@ -227,6 +233,7 @@ def _deleted_t(values: Floats, fit: _Fit, chosen: Bools, extra: Floats | float =
     squares = (fit.variance * fit.freedom)[..., None] - np.where(chosen, own, 0.0)
     variance = squares.clip(0) / np.maximum(freedom, 1)
     others = np.maximum(fit.size - chosen, 1)
+    # Distance to the mean of the others, without a second fit: a chosen device has pulled the mean towards itself.
     off = (values - fit.mean) * np.where(chosen, fit.size / others, 1.0)
     spread = np.sqrt(variance * (1 + 1 / others) + extra)
     t = np.where(off == 0, 0.0, off / np.where(spread > 0, spread, 1e-300))
@@ -239,6 +246,7 @@ def studentized(values: Floats, groups: Labels, extra: Floats | float = 0.0) -> 
     devices, chosen = values.shape[-1], np.ones(values.shape, np.bool_)
     middle = np.median(values, -1, keepdims=True) if groups.max() == 0 else _fit(values, groups, chosen).mean
     off = np.abs(values - middle)
+    # The test needs a bound on the number of outliers. 1.4826 median absolute deviations are one sd of normal numbers.
     wide = (off > _WIDE * 1.4826 * np.median(off, -1, keepdims=True)).sum(-1)
     most = min(devices // 3, int(np.max(wide)))
     removed_at = np.full(values.shape, devices + 1)
@@ -249,6 +257,8 @@ def studentized(values: Floats, groups: Labels, extra: Floats | float = 0.0) -> 
         worst = size.argmax(-1)[..., None]
         error = FAMILY_ERROR / (1 if step == 1 else _LATER_STEPS)
         limit = _limits(error / (devices - step + 1), np.take_along_axis(freedom, worst, -1))[..., 0]
+        # All devices up to the last significant step are outliers, even if an earlier step was not significant: this is
+        # how Rosner's test finds several slow devices that hide each other.
         last = np.where(np.take_along_axis(size, worst, -1)[..., 0] > limit, step, last)
         np.put_along_axis(chosen, worst, False, -1)
         np.put_along_axis(removed_at, worst, step, -1)

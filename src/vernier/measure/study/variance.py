@@ -73,6 +73,7 @@ def variances(slowness: Floats, chosen: Bools) -> Variances:
     devices = has.sum(-1)
     mean = np.where(chosen, slowness, 0.0).sum(-1) / np.maximum(count, 1)
     residual = np.where(chosen, slowness - mean[..., None], 0.0)
+    # Mean squares: `noise` within devices, and below `spread` between their unweighted means (Thomas and Hultquist).
     freedom_within = np.maximum((count - 1).clip(0).sum(-1), 1).astype(np.float64)
     noise = (residual**2).sum((-1, -2)) / freedom_within
     size = devices / np.where(has, 1 / np.maximum(count, 1), 0.0).sum(-1)  # harmonic mean of the numbers of repeats
@@ -80,6 +81,7 @@ def variances(slowness: Floats, chosen: Bools) -> Variances:
     off = np.where(has, mean - centre[..., None], 0.0)
     freedom_between = np.maximum(devices - 1, 1).astype(np.float64)
     spread = size * (off**2).sum(-1) / freedom_between
+    # Residuals about a mean of few are too small; a lone run's is 0 by construction and would look like a heavy tail.
     scale = np.sqrt(np.maximum(count, 2) / np.maximum(count - 1, 1))[..., None]
     freedom_within = _lowered(freedom_within, residual * scale, (chosen & (count > 1)[..., None]))
     freedom_between = _lowered(freedom_between, off[..., None], has[..., None])
@@ -95,6 +97,7 @@ def _lowered(freedom: Floats, deviations: Floats, chosen: Bools) -> Floats:
     number = np.maximum(chosen.sum((-1, -2)), 1)
     second = (deviations**2).sum((-1, -2)) / number
     excess = (deviations**4).sum((-1, -2)) / number / np.where(second > 0, second**2, 1.0) - 3
+    # 24 / n is the variance of the sample kurtosis of many normal numbers.
     heavy = np.where(excess > 3 * np.sqrt(24 / number), excess, 0.0)
     lowered: Floats = np.maximum(2 / (2 / freedom + heavy / number), 1.0)
     return lowered
@@ -102,9 +105,11 @@ def _lowered(freedom: Floats, deviations: Floats, chosen: Bools) -> Floats:
 
 def _intervals(spread: Floats, noise: Floats, between: Floats, within: Floats, size: Floats) -> Variances:
     """`spread` estimates size * between + within with `between` degrees of freedom, `noise` the variance within."""
+    # Limits are upper tails: `upper` is exceeded with probability _TAIL, `lower` with 1 - _TAIL.
     low1, high1 = _chi2_ends(between)
     low2, high2 = _chi2_ends(within)
     upper, lower = _f_limits(_TAIL, between, within), _f_limits(1 - _TAIL, between, within)
+    # Ting and others: with these cross terms the lower end is 0 exactly if the F test of equal devices is at its limit.
     g1, h1, g2, h2 = 1 - low1, high1 - 1, 1 - low2, high2 - 1
     cross_low = ((upper - 1) ** 2 - (g1 * upper) ** 2 - h2**2) / upper
     cross_high = ((1 - lower) ** 2 - (h1 * lower) ** 2 - g2**2) / lower
@@ -112,6 +117,7 @@ def _intervals(spread: Floats, noise: Floats, between: Floats, within: Floats, s
     least = np.maximum(spread, noise * _f_limits(_NO_LUCK, between, within))
     above = (h1 * least) ** 2 + (g2 * noise) ** 2 + cross_high * least * noise
     ends = (spread - noise, spread - noise - np.sqrt(below.clip(0)), least - noise + np.sqrt(above.clip(0)))
+    # The F ratio over its own limits bounds 1 + size * between / within, from which _share follows.
     safe = np.where(noise > 0, noise, 1e-300)
     shares = (spread / safe, spread / safe / upper, least / safe / lower)
     return Variances(

@@ -15,7 +15,7 @@ from vernier.measure.statistics.distributions import t_limit
 
 LOOKS = (5, 8, 12, 18, 27, 40)
 """After these rounds the race is judged."""
-FEWEST_ROUNDS = 3
+FEWEST_ROUNDS = 3  # two differences have one degree of freedom, for which Student's t is 12.7
 ERROR = 0.05
 WORTH = 0.01
 """A gain below this share is not worth a setting, and as small as processes of the same settings differ by."""
@@ -35,6 +35,7 @@ def paired_ratio(own: Sequence[float], other: Sequence[float], error: float = ER
 
     Rates that do not vary at all give an interval without width: the differences themselves are the judge.
     """
+    # Not strict: a candidate that was dropped has the first rounds only, and zip pairs it with the base's same rounds.
     apart = [math.log(a / b) for a, b in zip(own, other, strict=False)]
     value, count = statistics.fmean(apart), len(apart)
     if count < FEWEST_ROUNDS:
@@ -50,6 +51,7 @@ class Race:
         self.base: list[float] = []
         self.rates: dict[str, list[float]] = {name: [] for name in candidates}
         self.open = list(candidates)
+        # Every look at every candidate is a test of its own, also if the race ends early.
         self._error = ERROR / (len(LOOKS) * max(1, len(candidates)))
 
     @property
@@ -61,7 +63,7 @@ class Race:
         self.base.append(base)
         for name in self.open:
             self.rates[name].append(rates[name])
-        if self.rounds in LOOKS:
+        if self.open and self.rounds in LOOKS:  # the last candidate may have failed in this very round
             self._look()
 
     def drop(self, name: str) -> None:
@@ -71,6 +73,7 @@ class Race:
     @property
     def over(self) -> bool:
         """Whether no further round would change the choice."""
+        # After the last look a further round would never be judged.
         return not self.open or self.rounds >= LOOKS[-1]
 
     def ratio(self, name: str) -> Ratio | None:
@@ -95,11 +98,13 @@ class Race:
     def _look(self) -> None:
         """Drop what is certainly slower than the base or than the best, or not worth it; end when one is left."""
         values = {name: self._ratio_now(name) for name in self.open}
+        # All open candidates have as many rounds as the base, so that their ratios can be compared.
         best = max(values, key=lambda name: values[name].value)
         for name, ratio in values.items():
             not_worth = ratio.high < math.log1p(WORTH)
             if not_worth or (name != best and self._is_behind(name, best)):
                 self.drop(name)
+        # Clearly better than the base and than all others: further rounds would only narrow its interval.
         if self.open == [best] and self.is_faster(best):
             self.drop(best)
 

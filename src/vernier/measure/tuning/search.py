@@ -25,11 +25,11 @@ from .racing import FEWEST_ROUNDS, LOOKS, Race, Ratio, paired_ratio
 
 CONFIRM_SHARE = 0.4
 """Of the time, kept for the confirmation."""
-CONFIRM_TURNS = 4
+CONFIRM_TURNS = 4  # per new process, whose start costs far more time than a turn
 MOST_CONFIRM_ROUNDS = 8
 READY_SHARE = 0.6
 """Of a race's time, within which a process must be ready."""
-MARGIN = 1.15
+MARGIN = 1.15  # costs are known from one start and one turn of the defaults; other values may take longer
 
 
 class Failed(Exception):
@@ -100,10 +100,12 @@ class Search:
         cost = self._try_default(end_s)
         search_end_s = end_s - max(CONFIRM_SHARE * 60 * self.minutes, cost.confirmation_s())
         names = order_of(self.situation)
+        # The values to try follow from the best so far, so that a setting is made only when its turn has come.
         for number, name in enumerate(names):
             setting = setting_to_try(name, self._best(), self.situation)
             limit_s = self._limit_s(names[number:], search_end_s, setting, cost)
             self.settings.append(self._try_setting(setting, limit_s, cost))
+        # Empty if nothing was faster: the result is the defaults, and there is nothing to confirm.
         if self.machine:
             try:
                 self._confirm(end_s, cost)
@@ -138,6 +140,7 @@ class Search:
         return cost
 
     def _too_short_or_refused(self, why: str, after_s: float) -> str:
+        # A start that fails at the limit had no time; one that fails before has a reason of its own.
         if after_s < 0.95 * 60 * self.minutes:
             return f"The default settings do not run: {why}"
         return (
@@ -159,6 +162,7 @@ class Search:
         """Seconds for this setting: the time left, shared out by how many values each setting has, but enough for a
         race if there is as much: what usually matters most comes first, and must not be left out for the rest."""
         arms = [1 + len(s.candidates) for s in (setting_to_try(n, self._best(), self.situation) for n in names)]
+        # Settings without candidates are not raced and need no time.
         arms = [count for count in arms if count > 1]
         left_s = search_end_s - self.stable.now_s()
         if not setting.candidates:
@@ -169,6 +173,7 @@ class Search:
     def _try_setting(self, setting: Setting, limit_s: float, cost: Cost) -> TunedSetting:
         if setting.left_out is not None:
             return _left_out(setting, setting.left_out)
+        # Without the margin: a race that probably just fits is tried, not left out.
         if limit_s < cost.race_s(len(setting.candidates)) / MARGIN:
             needed_s = cost.race_s(len(setting.candidates))
             return _left_out(setting, f"no time left: {max(0.0, limit_s):.0f} s, and it needs {needed_s:.0f}")
@@ -195,6 +200,7 @@ class Search:
         end_s, failures = self.stable.now_s() + limit_s, dict[str, str]()
         best = self._best()
         arms = {c.shown: with_machine(best, c.changes) for c in setting.candidates}
+        # The value in use runs again in every race: rates of different races were not measured at the same time.
         with self.stable.open({_BASE: best, **arms}, READY_SHARE * limit_s) as opened:
             live = {name: arm for name, arm in opened.items() if not isinstance(arm, Failed)}
             for name in list(race.open):
@@ -214,10 +220,12 @@ class Search:
     def _round(self, race: Race, live: Mapping[str, Arm], failures: dict[str, str]) -> dict[str, float]:
         """A turn of every open arm, in random order; one that fails is left out, and so is a round without the base."""
         names, rates = [_BASE, *race.open], dict[str, float]()
+        # A fixed order would give a value the same neighbors, and the same phase of a periodic noise, in every round.
         for name in self._random.sample(names, len(names)):
             try:
                 rates[name] = live[name].turn()
             except Failed as failure:
+                # Ratios are against the base: without it no candidate can be judged any more.
                 gone = list(race.open) if name == _BASE else [name]
                 for other in gone:
                     failures[other] = str(failure)
@@ -236,14 +244,17 @@ class Search:
         longest_s = 2 * (cost.start_s + CONFIRM_TURNS * cost.turn_s)
         for number in range(MOST_CONFIRM_ROUNDS):
             began_s = self.stable.now_s()
+            # The number of rounds depends on the time, never on the rates: stopping at a good moment would be a bias.
             if number >= FEWEST_ROUNDS and began_s + longest_s > end_s:
                 break
             if began_s > end_s:
                 after = plural(number, "round")
                 raise Failed(f"the time was over after {after} of new processes: raise {use('time')}")
+            # A round that has begun may end: at least as long as a round is expected to take.
             with self.stable.open(arms, max(longest_s, end_s - began_s)) as opened:
                 for name, rate in self._confirm_round({n: _usable(a) for n, a in opened.items()}):
                     rates[name].append(rate)
+            # The first round replaces the estimate by a measured time.
             longest_s = max(longest_s if number else 0.0, self.stable.now_s() - began_s)
         ratio = paired_ratio(rates["chosen"], rates["default"])
         self.confirmation = Confirmation(

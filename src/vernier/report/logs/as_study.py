@@ -30,6 +30,7 @@ from .model import RunLog, StepRecord, Tree
 from .own import steps_of
 
 RAW = "raw"
+# The header of `nvprof --print-gpu-trace --csv`; _UNITS is the line below it.
 _NVPROF = (
     *("Start", "Duration", "Grid X", "Grid Y", "Grid Z", "Block X", "Block Y", "Block Z", "Registers Per Thread"),
     *("Static SMem", "Dynamic SMem", "Size", "Throughput", "SrcMemType", "DstMemType", "Device", "Context", "Stream"),
@@ -72,6 +73,7 @@ def write_study(run: RunLog, out: Path) -> list[Path]:
     name = str((run.settings.get("recipe") or {}).get("name") or run.settings.get("arch") or "training")
     devices = {p.device.id: p.device for p in parts}
     try:
+        # Before the directory is made: a run with impossible durations leaves nothing behind.
         repeats = [_repeat(part, started) for part in parts]
     except ValueError as error:
         raise ConfigError(f"{run.path} cannot be converted to a study: {error}.") from None
@@ -89,6 +91,7 @@ def write_study(run: RunLog, out: Path) -> list[Path]:
         study.write_repeat(repeat)
         stem = f"{int(run.began().timestamp())}_{study_host(part.device.host)}"
         stem += f"_{part.device.index}_{part.repeat}"
+        # The study's extract_data.py matches this name: NAME_iterdur_TIME_HOST_DEVICE_REPEAT.txt.
         raw.append(out / RAW / f"resnet_iterdur_{stem}.txt")
         write_atomically(raw[-1], _durations(part))
         if rows := _trace_rows(part):
@@ -128,6 +131,7 @@ def _parts(run: RunLog) -> list[_Part]:
     host = (run.environment and run.environment.host) or "unknown"
     first = run.environment.devices[0] if run.environment and run.environment.devices else None
     device = StudyDevice(id=(first and first.uuid) or f"{host}-0", name=first.name if first else "", host=host)
+    # `join_rounds` has made each round an epoch.
     rounds = sorted({s.epoch for s in run.steps}) if run.format == "bench" else [None]
     return [
         _Part(device, number, 0, [s for s in run.steps if each is None or s.epoch == each])
@@ -147,6 +151,7 @@ def _processes(run: RunLog, folder: RunDir) -> list[_Part]:
         if not steps:
             missing.append(process.rank)
             continue
+        # The study numbers devices per host, ranks count over all hosts.
         index = sum(p.host == process.host for p in processes[: processes.index(process)])
         name = next((d.name for d in named if process.uuid and d.uuid == process.uuid), named[0].name if named else "")
         shared = [p.uuid for p in processes].count(process.uuid) > 1  # processes on a CPU share that of the machine
@@ -181,12 +186,13 @@ def _samples(
     ends = [e.t_s for e in events if e.t_s is not None]
     if not ends:
         return []
-    first_s, last_s = ends[0] - sum(events[0].step_s), ends[-1]
+    first_s, last_s = ends[0] - sum(events[0].step_s), ends[-1]  # t_s is the clock at the end of a window
     rank = next(p.rank for p in processes if p.host == process.host)
     records = decode_telemetry(folder.read_telemetry(rank))
     headers = [r for r in records if isinstance(r, TelemetryHeader)]
     kind = process.device.partition(":")[0]
     known = [d for h in headers for d in h.devices if d.kind == kind]
+    # Without a UUID, samples are assigned only if the host has a single device of this kind.
     indices = {d.index for d in known if process.uuid and d.uuid == process.uuid} or (
         {d.index for d in known} if len({d.index for d in known}) == 1 else set()
     )
@@ -218,6 +224,7 @@ def _calls(folder: RunDir, rank: int, steps: Sequence[StepRecord]) -> list[tuple
         if not kernels:
             return []
         first = int(read_object(summary).get("steps", [1])[0])
+        # The profiler has its own clock: its first kernel is placed at the start of the first profiled step (from 1).
         offset_s, base_us = sum(s.seconds for s in steps[: max(0, first - 1)]), min(float(e["ts"]) for e in kernels)
         return [(offset_s + (float(e["ts"]) - base_us) / 1e6, _kernel_row(e)) for e in kernels]
     except (*_DAMAGE, OSError) as error:
@@ -233,7 +240,7 @@ def _durations(part: _Part) -> str:
     total = sum(part.seconds)
     days, rest = divmod(total, _DAY_S)
     hours, minutes = divmod(int(rest // 60), 60)
-    clock = f"{hours}:{minutes:02d}:{rest % 60:09.6f}"
+    clock = f"{hours}:{minutes:02d}:{rest % 60:09.6f}"  # str(timedelta) would omit a fraction of 0
     more = f"{int(days)} day{'s' if days > 1 else ''}, " if days else ""
     return "\n".join([*lines, f"Training time: {more}{clock}\n"])
 
@@ -252,7 +259,7 @@ def _trace(rows: Iterable[tuple[float, dict[str, str]]]) -> str:
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     out.write("== written by Vernier from its own sensors and profiler, in the form of nvprof\n")
     writer.writerow(_NVPROF)
-    writer.writerow([_UNITS.get(c, "") for c in _NVPROF])
+    writer.writerow([_UNITS.get(c, "") for c in _NVPROF])  # readers of nvprof's files take the units from here
     for t_s, row in rows:
         writer.writerow([f"{t_s:.6f}", *(row.get(c, "") for c in _NVPROF[1:])])
     return out.getvalue()
@@ -266,7 +273,7 @@ def _sensor_rows(sample: Sample) -> Iterable[dict[str, str]]:
     if sample.temperature_c is not None:
         yield {"System": f"{sample.temperature_c:.0f}", "Name": "[Temperature (C)]"}
     if sample.power_w is not None:
-        power = f"{1000 * sample.power_w:.0f}/{1000 * (sample.power_limit_w or 0):.0f}"
+        power = f"{1000 * sample.power_w:.0f}/{1000 * (sample.power_limit_w or 0):.0f}"  # nvprof's unit is mW
         yield {"System": power, "Name": "[Power/Limit (mW)]"}
 
 
@@ -277,4 +284,5 @@ def _kernel_row(event: Tree) -> dict[str, str]:
     more = {"Registers Per Thread": args.get("registers per thread"), "Correlation_ID": args.get("correlation")}
     more |= {"Static SMem": args.get("shared memory"), "Stream": args.get("stream"), "Context": args.get("context")}
     known = {k: str(v) for k, v in more.items() if v is not None}
+    # The trace has microseconds, nvprof's column is in milliseconds (_UNITS).
     return {**cells, **known, "Duration": f"{float(event['dur']) / 1000:.6f}", "Name": str(event.get("name"))}

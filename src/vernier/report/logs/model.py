@@ -19,7 +19,7 @@ from vernier.records.environment import Environment
 from vernier.records.what_ran import WhatRan
 from vernier.wording import plural
 
-_LONGEST_S = 1e9
+_LONGEST_S = 1e9  # 32 years: longer is a damaged number
 Tree = dict[str, Any]
 """Settings as the log has them, as JSON values: every system has its own keys."""
 
@@ -30,6 +30,7 @@ LARGEST = 1e15
 
 def finite(value: Any) -> float | None:
     """The value of a log's field if it is a finite number below LARGEST; otherwise None."""
+    # A bool is an int in Python. NaN fails both comparisons, and a huge int is compared without an overflow.
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
     return value if is_number else None
 
@@ -63,6 +64,7 @@ class StepRecord:
 
     @property
     def window(self) -> Window:
+        # Waits and steps are timed apart, and Window refuses a wait that is longer than the wall time.
         return Window(samples=self.samples, wall_s=self.seconds, data_wait_s=min(self.seconds, self.wait_s))
 
 
@@ -113,6 +115,7 @@ class RunLog:
 
     @property
     def content(self) -> str:
+        # Not the path: a copy can have another name. Losses distinguish runs whose times are rounded to the same.
         steps = [(s.seconds, s.samples, s.loss) for s in self.steps]
         return hashlib.sha256(repr((self.started, steps)).encode()).hexdigest()
 
@@ -121,7 +124,7 @@ class RunLog:
         try:
             start = dt.datetime.fromisoformat(self.started or utc_stamp())
         except ValueError:
-            start = dt.datetime.min
+            start = dt.datetime.min  # refused below
         if not 1970 < start.year < 2200:  # so that times after it are times too
             raise ConfigError(f"{self.path} says that it began at {self.started!r}, which is no possible time.")
         return start
@@ -140,12 +143,14 @@ class RunLog:
         steps = self.steady_steps
         if not steps:
             raise ConfigError(f"{self.path} ({self.format}) records no steps to measure.")
+        # Samples per step from the totals: a window has several steps, and batches can differ in size.
         counts = [s.steps for s in steps]
         per_step = sum(s.samples for s in steps) / sum(counts)
         if per_step <= 0:
             raise ConfigError(f"{self.path} ({self.format}) does not record the number of samples per step.")
         try:
             step_s = tuple(step_samples([s.seconds for s in steps], counts))
+            # With the path: rounds of different benchmarks must not be paired.
             in_round = None if self.round is None else f"{self.path.resolve()}, round {self.round}"
             return Trace(step_s=step_s, samples_per_step=per_step, round=in_round, steps=sum(counts))
         except ValueError as error:
@@ -183,7 +188,7 @@ def without_impossible(log: RunLog) -> RunLog:
 
 
 def _is_possible(step: StepRecord) -> bool:
-    counts = (step.step, step.wait_s, step.samples, step.steps - 1)
+    counts = (step.step, step.wait_s, step.samples, step.steps - 1)  # a record of no steps has no rate
     return 0 < step.seconds < _LONGEST_S and -LARGEST < step.epoch < LARGEST and all(0 <= n < LARGEST for n in counts)
 
 
@@ -197,5 +202,5 @@ def _finite_values(values: dict[str, float]) -> dict[str, float]:
 
 def mark_warmup(steps: Sequence[StepRecord]) -> tuple[StepRecord, ...]:
     """The steps, with those before the steady state marked."""
-    first = warmup_steps([s.seconds / s.steps for s in steps])
+    first = warmup_steps([s.seconds / s.steps for s in steps])  # windows can differ in length
     return tuple(replace(s, steady=i >= first) for i, s in enumerate(steps))

@@ -65,12 +65,14 @@ def steps_of(events: Sequence[Event]) -> tuple[StepRecord, ...]:
     """One record per step, or per window where only those were timed; a window's mean loss is that of its last step."""
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
     per_epoch = max(1, start.steps_per_epoch if start else 1)
+    # Per session: a resumed run warms up again.
     marked = [mark_warmup([s for e in session for s in _steps_of_window(e, per_epoch)]) for session in sessions(events)]
     return tuple(s for session in marked for s in session)
 
 
 def _steps_of_window(event: StepEvent, steps_per_epoch: int) -> Iterator[StepRecord]:
     count = len(event.step_s)
+    # Only the sum was measured. As single steps, these equal values would look free of noise.
     if event.step_times == "windows":
         yield StepRecord(
             epoch=(event.step - 1) // steps_per_epoch,
@@ -86,6 +88,7 @@ def _steps_of_window(event: StepEvent, steps_per_epoch: int) -> Iterator[StepRec
         )
         return
     for number, (seconds, wait_s) in enumerate(zip(event.step_s, event.wait_s, strict=True), event.step - count):
+        # `event.step` counts from 1, records from 0. Loss and learning rate are recorded once per window.
         last = number == event.step - 1
         yield StepRecord(
             epoch=number // steps_per_epoch,
@@ -109,16 +112,17 @@ def _images_per_round(settings: Tree, start: StartEvent | None) -> int:
 def _eval(event: EvalEvent, per_round: int) -> EvalRecord:
     figures = {**event.figures, "detections": event.detections}
     values = {k: float(v) for k, v in figures.items() if v is not None}
+    # An evaluation at epoch 1.0 belongs to the first epoch, number 0. Epochs are quotients: 1e-9 is for their rounding.
     epoch, times, waits = max(0, math.ceil(event.epoch - 1e-9) - 1), event.batch_s or (), event.wait_s or ()
     batches = [
         StepRecord(
             epoch=epoch,
             step=i,
             seconds=seconds,
-            wait_s=min(wait_s, seconds),
-            samples=max(0, min(per_round, event.samples - i * per_round)),
+            wait_s=min(wait_s, seconds),  # timed apart: at most the whole batch
+            samples=max(0, min(per_round, event.samples - i * per_round)),  # the last batch is smaller
         )
-        for i, (seconds, wait_s) in enumerate(zip(times, waits, strict=False))
+        for i, (seconds, wait_s) in enumerate(zip(times, waits, strict=False))  # EvalEvent allows any lengths
         if seconds > 0
     ]
     return EvalRecord(
@@ -148,7 +152,7 @@ def bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
         )
     if len(runs) < len(rounds):
         note = f"{plural(len(rounds) - len(runs), 'round')} of {chosen} in {path.name} not measured"
-        runs[0] = replace(runs[0], notes=(note,))
+        runs[0] = replace(runs[0], notes=(note,))  # once for the arm, not once per round
     return runs
 
 
@@ -171,6 +175,7 @@ def what_an_old_arm_ran(bench: BenchResult, row: ArmLabels, environment: Environ
 
 
 def _round(path: Path, bench: BenchResult, row: ArmLabels | None, number: int, result: StepResult) -> RunLog:
+    # A copy of bench.json outside its run directory has no environment beside it.
     environment = decode_environment(RunDir(path.parent).read_environment())
     settings = _settings_of_arm(bench, row)
     ran = result.ran or (what_an_old_arm_ran(bench, row, environment) if row is not None else None)
@@ -207,4 +212,4 @@ def join_rounds(rounds: Sequence[RunLog]) -> RunLog:
     """The rounds of an arm as one log: each fresh process is an epoch."""
     steps = tuple(replace(s, epoch=number) for number, run in enumerate(rounds) for s in run.steps)
     notes = tuple(dict.fromkeys(n for run in rounds for n in run.notes))
-    return replace(rounds[0], steps=steps, notes=notes, round=None)
+    return replace(rounds[0], steps=steps, notes=notes, round=None)  # not one round any more, so never paired

@@ -14,9 +14,10 @@ from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.measure.study.csv_tables import SEPARATORS, decode_text
+from vernier.plugins import describe_failures
 from vernier.store import DamagedFile, RunDir, find_runs, parse_json, read_json
 
-from .formats import formats, reader_of
+from .formats import GROUP, formats, reader_of
 from .model import RunLog, without_impossible
 from .nvprof import looks_like_trace
 from .own import arms_of, bench_rounds, join_rounds, read_run
@@ -52,14 +53,14 @@ def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
         return _open_json(path, text, arm)
     reader = reader_of(text)
     if reader is None:
-        raise ConfigError(f"{path} {describe_content(text)} It is not the log of a run. Give {_readable()}.")
+        raise ConfigError(f"{path} {describe_content(text)} It is not the log of a run. Give {_readable()}")
     return [without_impossible(reader(path, text))]
 
 
 def _readable() -> str:
-    """What can be opened, in words."""
-    others = [each.reads for each in formats().values() if each.reads]
-    return ", ".join(["a run directory", "a bench.json", *others[:-1]]) + f" or {others[-1]}" * bool(others)
+    """What can be opened, as the end of a sentence."""
+    *most, last = ["a run directory", "a bench.json", *(each.reads for each in formats().values() if each.reads)]
+    return f"{', '.join(most)} or {last}.{describe_failures(GROUP)}"
 
 
 def _open_json(path: Path, text: str, arm: str | None) -> list[RunLog]:
@@ -72,7 +73,7 @@ def _open_json(path: Path, text: str, arm: str | None) -> list[RunLog]:
     if (reader := reader_of(text, one_document=True)) is not None:
         return [without_impossible(reader(path, text))]
     keys = ", ".join(list(tree)[:5])
-    raise ConfigError(f"{path} is JSON with the keys {keys or '(none)'}, not the log of a run. Give {_readable()}.")
+    raise ConfigError(f"{path} is JSON with the keys {keys or '(none)'}, not the log of a run. Give {_readable()}")
 
 
 def open_to_convert(name: str) -> dict[str, RunLog]:

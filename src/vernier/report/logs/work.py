@@ -18,9 +18,10 @@ SAME_WORK = ("kind", "network", "image size", "classes", "batch", "global batch"
 """Parts that must agree. Everything else may differ, and is shown."""
 SHOWN = ("devices", "data", "precision", "mode", "device", "torch", "Vernier")
 _VERBS = {"train": "trains", "infer": "infers", "eval": "evaluates"}
+# ResNet-50 with 10 instead of 1,000 classes has 8 % fewer parameters and 0.05 % fewer operations: the same work.
 _HEAD_MACS, _HEAD_PARAMETERS = 0.01, 0.1
 """Another number of classes is other work if it changes operations or parameters by more than this share."""
-_MLPERF_NETWORKS = {"resnet": "resnet50"}
+_MLPERF_NETWORKS = {"resnet": "resnet50"}  # MLPerf's name of its benchmark -> Vernier's name of the model
 
 
 @frozen
@@ -51,9 +52,9 @@ def _recorded(ran: WhatRan) -> Work:
     values = {
         "kind": ran.kind,
         "network": ran.network,
-        "image size": (ran.start_px, ran.image_px),
+        "image size": (ran.start_px, ran.image_px),  # progressive resizing is other work
         "batch": ran.batch_per_device,
-        **({"classes": ran.classes} if ran.classes else {}),
+        **({"classes": ran.classes} if ran.classes else {}),  # old benchmarks recorded 0: not known
     }
     size = f"{ran.start_px} to {ran.image_px} px" if ran.start_px else f"{ran.image_px} px"
     return Work(values=values, texts={**ran.parts(), "image size": size}, ran=ran)
@@ -80,12 +81,12 @@ def _of_dllogger(run: RunLog) -> Work:
         next((name for key in ("arch", "model") if isinstance(name := s.get(key), str)), None),
         {
             "classes": (whole(s.get("num_classes")), "{:,} classes"),
-            "batch": (whole(s.get("batch_size")), "batch {:,}"),
+            "batch": (whole(s.get("batch_size")), "batch {:,}"),  # of one device in NVIDIA's scripts
         },
         {"devices": _devices(run.devices), "data": s.get("data"), "precision": precision},
     )
     if size := whole(s.get("image_size")):
-        work = replace(work, values={**work.values, "image size": (None, size)})
+        work = replace(work, values={**work.values, "image size": (None, size)})  # (first, last), as in `_recorded`
         work = replace(work, texts={**work.texts, "image size": f"{size} px"})
     return work
 
@@ -123,7 +124,7 @@ def different_work(a: Work, b: Work) -> list[str]:
 
 
 def _head_matters(a: WhatRan | None, b: WhatRan | None) -> bool:
-    if a is None or b is None:
+    if a is None or b is None:  # the cost of the head is not known; `other_differences` lists the classes
         return False
     pairs = ((a.gmac, b.gmac, _HEAD_MACS), (a.parameters, b.parameters, _HEAD_PARAMETERS))
     return any(abs(x - y) > share * max(x, y) for x, y, share in pairs)
@@ -131,6 +132,7 @@ def _head_matters(a: WhatRan | None, b: WhatRan | None) -> bool:
 
 def unknown_work(a: Work, b: Work) -> list[str]:
     """The parts that only one of two results says, so that nobody knows whether they agree."""
+    # A batch per device and a global batch do not tell whether the other agrees: both logs must state the same one.
     batch = {"batch", "global batch"}
     missing = [p for p in SAME_WORK if (p in a.values) != (p in b.values) and p not in batch]
     either = [bool(batch & set(work.values)) for work in (a, b)]

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vernier.errors import ConfigError
+from vernier.plugins import describe_failures
 from vernier.references import given, use
 from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.store import write_atomically
 
 from .as_study import write_study
-from .formats import formats
+from .formats import GROUP, formats
 from .model import RunLog
 
 
@@ -49,7 +50,7 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
         if form in DIRECTORIES:
             return DIRECTORIES[form](run, out)
         if plugged is None or plugged.write is None:
-            raise ConfigError(f"No part of this installation writes {given('to', form)}.")
+            raise ConfigError(f"No installed package writes {given('to', form)}.{describe_failures(GROUP)}")
         write_atomically(out, plugged.write(run))
     except OSError as error:
         raise ConfigError(f"Cannot write {out}: {error.strerror or error}.") from None

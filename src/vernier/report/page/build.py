@@ -24,6 +24,7 @@ from .numbers import when
 from .sections import SECTIONS
 from .sections.runs import runs_table
 
+# Joined into one element, whose hash is in the policy.
 SCRIPTS = ("numbers.js", "draw.js", "charts.js", "plots.js", "runs.js", "picture.js", "page.js")
 _JOINED_TO = {"batch": "devices", "precision": "mode"}
 _JOINED = {"devices": " x ", "mode": " "}
@@ -74,6 +75,7 @@ class Page:
     def figures_json(self) -> str:
         """The data of all figures, escaped so that nothing in it can end the script element."""
         text = json.dumps({name: f.data() for name, f in self.figures.items()}, allow_nan=False, separators=(",", ":"))
+        # HTML ends a script element at `</script`, also within a JSON string. JSON reads these escapes back.
         return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
     def update(self) -> dict[str, Any]:
@@ -90,6 +92,7 @@ class Page:
 def build(subjects: list[Subject], left_out: Sequence[Path] = ()) -> Page:
     """Make the page of some subjects, with the sections they have content for. `left_out` are smoke runs."""
     full = [s for s in subjects if not s.brief]
+    # The table of runs comes second. It alone lists the runs that were read briefly.
     candidates = [SECTIONS[0](full), runs_table(subjects), *(make(full) for make in SECTIONS[1:])]
     sections = tuple(section for section in candidates if section is not None)
     title = subjects[0].name if len(subjects) == 1 else _title_of_several(subjects)
@@ -121,6 +124,7 @@ def _joined_parts(parts: Parts) -> Parts:
 
 def _strip(parts: Parts) -> Markup | None:
     """What ran and on what, in the head of the page."""
+    # A text such as "batch 32" repeats the name of its part, which is the heading here.
     cells = [tag("div", tag("dt", part), tag("dd", text.removeprefix(f"{part} "))) for part, text in parts.items()]
     return tag("dl", *cells, cls="strip") if cells else None
 
@@ -131,6 +135,7 @@ def _encodable(text: str) -> str:
 
 
 def _digest(section: Section) -> str:
+    # The live page replaces a section only if its digest changed, so that zoom, open tables and scrolling stay.
     text = json.dumps([str(section.html), [f.data() for f in section.figures]])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -142,6 +147,7 @@ def _resource(name: str) -> str:
 
 def _policy(script: str, *, live: bool) -> str:
     """The content security policy: only this script runs and nothing is fetched, whatever text a run contains."""
+    # The hash is of exactly the text between the script tags. Inline styles are allowed: bars have their width in one.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     connect = "'self'" if live else "'none'"
     return (

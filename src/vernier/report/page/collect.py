@@ -56,17 +56,18 @@ from .identity import Label, heading, parts_of_log, parts_of_record, unique_name
 from .studies import Study, open_study, open_study_result
 
 T = TypeVar("T")
-MOST_POINTS = 1500
+MOST_POINTS = 1500  # per curve; more windows are merged into means, so that the page stays small
 MANY_RUNS, FULL_RUNS = 12, 8
 """Of more runs than the first number, so many of the newest are shown with their curves, and the others in a table."""
 MANY_RANKS = 64
 """Of a run of more processes, only the files of the first one on each host are read."""
-LOG_SUFFIXES = ("", ".txt", ".log", ".out", ".json", ".jsonl")
+LOG_SUFFIXES = ("", ".txt", ".log", ".out", ".json", ".jsonl")  # the first one is for files without a suffix
 MOST_FILES = 500
 """A folder with more files than these is not searched for logs of other systems."""
-HEADLINES = ("top1", "AP", "eval_accuracy")
+HEADLINES = ("top1", "AP", "eval_accuracy")  # in this order: a run is judged by the first one that it has
 STUDY_PARTS = ("network", "image size", "batch", "precision", "mode")
 """What the settings of a study say of what ran."""
+# Keys are values of `RunLog.format`; only subjects of these formats are labeled as external.
 FOREIGN = {
     "raport": "NVIDIA's raport.json",
     "dllogger": "NVIDIA's DLLogger lines",
@@ -206,11 +207,13 @@ class Subject:
         Of a benchmark with several arms, the fastest.
         """
         if self.bench is not None:
+            # Processes without gradient all-reduce do not train one model: their rate is a reference, not a result.
             rates = [r.images_per_s_total for r in self.bench.measured if isinstance(r, StepRow) and r.exchange is None]
             best = max(rates, key=lambda rate: rate.value, default=None)
             return (best.value, best.low, best.high) if best else None
         if speed := self.summary.training:
             return (speed.images_per_s_total, *speed.images_per_s_total_95)
+        # Images over time of all windows; a mean of the windows' rates would give short windows too much weight.
         rate = Window.total(p.window for p in self.points if p.steady).samples_per_s
         return (rate, None, None) if rate else None
 
@@ -232,12 +235,14 @@ def collect(paths: Sequence[Path], page_folder: Path | None = None) -> list[Subj
                 f"Name one to see it: {smoke[-1]}"
             )
         raise ConfigError("Nothing to report on. Give run directories, studies or logs.")
+    # The name of a run directory begins with its time, so this order is by age.
     runs = sorted((source for source in sources if isinstance(source, RunDir)), key=lambda run: run.path.name)
     briefly = set(runs[:-FULL_RUNS]) if len(runs) > MANY_RUNS else set[RunDir]()
     opened = [
         source if isinstance(source, Subject) else _of_run_briefly(source) if source in briefly else _of_run(source)
         for source in sources
     ]
+    # After all subjects are read: a name is made of what differs between them.
     names = unique_names([_label(subject) for subject in opened])
     subjects = [replace(s, name=name) for s, name in zip(opened, names, strict=True)]
     return [_link_traces(s, page_folder) for s in subjects] if page_folder else subjects
@@ -253,6 +258,7 @@ def times_to_train(subjects: Sequence[Subject]) -> list[str]:
     groups: dict[tuple[str, Path], list[Subject]] = {}
     for subject in subjects:
         if subject.format == "mllog":
+            # An MLPerf submission has one folder per system and benchmark, with one file per run.
             groups.setdefault((subject.parts.get("network", NOT_IN_LOG), subject.path.parent), []).append(subject)
     lines = []
     for (network, folder), group in groups.items():
@@ -271,6 +277,7 @@ def smoke_runs(paths: Sequence[Path]) -> list[Path]:
 
 
 def _link_traces(subject: Subject, folder: Path) -> Subject:
+    # Quoted: a `#` or `?` in the name of a folder would end the path of the link.
     links = [quote(os.path.relpath(p.trace, folder)) if p.trace else "" for p in subject.profiles]
     profiles = tuple(replace(p, link=link) for p, link in zip(subject.profiles, links, strict=True))
     return replace(subject, profiles=profiles)
@@ -283,18 +290,22 @@ def _open(path: Path) -> Sequence[RunDir | Subject]:
     if path.is_dir():
         if StudyDir.is_study(path):
             return [subject_of_study(path, open_study([path]))]
+        # Before RunDir.open, which takes a folder only if it holds a single run. Smoke runs are dropped here alone: one
+        # that is named itself is opened below.
         runs = find_runs(path)
         if runs:
             return [run for run in runs if not run.is_smoke]
         try:
             return [RunDir.open(path)]
         except ConfigError:
+            # If there are no logs either, the error about the run directory is the better message.
             if logs := _logs_below(path):
                 return [_of_log(log) for log in logs]
             raise
     if path.suffix == ".csv":
         return [subject_of_study(path, open_study([path]))]
     tree = read_json_or_none(path)
+    # The output of `study analyze --json`.
     if isinstance(tree, dict) and tree.get("method") in STUDY_METHODS:
         return [subject_of_study(path, open_study_result(tree))]
     if is_bench_result(tree):
@@ -321,10 +332,12 @@ def _of_run_briefly(run: RunDir) -> Subject:
     notes: list[str] = []
     status = run.status()
     summary = status.summary or RunSummary()
+    # The end of the event file is read only if the summary lacks what it would provide.
     events = run.first_and_last_events(tail=summary.result is None or summary.training is None)
     start = next((e for e in events if isinstance(e, StartEvent)), None)
     settings = _read_or_note(run.read_config, notes) or {}
     ran = tuple(r for r in (summary.ran or (start.ran if start else None),) if r is not None)
+    # Without the samples of the rounds, which a table of runs does not need.
     bench = _read_or_note(lambda: run.read_bench(samples=False), notes) if run.is_bench else None
     points, evals = _curves(events)
     return Subject(
@@ -359,6 +372,7 @@ def _of_run(run: RunDir) -> Subject:
     bench = _read_or_note(run.read_bench, notes) if run.is_bench else None
     profiles = tuple(p for path in run.profiles() if (p := _read_or_note(partial(_profile, path), notes)))
     environment = decode_environment(run.read_environment())
+    # Each session has a start event; the last one has the settings that are in effect.
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
     settings = _with_arms(_read_or_note(run.read_config, notes) or {}, bench)
     ran, recorded = _what_ran(start, settings, environment, bench, profiles)
@@ -366,8 +380,9 @@ def _of_run(run: RunDir) -> Subject:
     predictions = run.path / "predictions"
     points, evals = _curves(events)
     return Subject(
-        name=run.path.resolve().name,
+        name=run.path.resolve().name,  # a run can be given as `.`
         path=run.path,
+        # A training run can have profiled steps too; a profile of its own has no events.
         kind="bench" if bench else "profile" if profiles and not events else "training",
         status=status.status,
         reason=status.reason,
@@ -401,6 +416,7 @@ def _curves(events: Sequence[Event]) -> tuple[list[Point], list[EvalPoint]]:
     """Windows of steps and evaluations of all sessions, with the time they had taken by then."""
     points: list[Point] = []
     evals: list[EvalPoint] = []
+    # Durations are added up instead of subtracting clock readings: pauses between sessions do not count.
     time_s, sessions_begun = 0.0, 0
     for e in events:
         if isinstance(e, StartEvent):
@@ -416,12 +432,13 @@ def _curves(events: Sequence[Event]) -> tuple[list[Point], list[EvalPoint]]:
                 steps=len(e.step_s),
                 window=Window.of_step(e),
                 own_s=e.own_s_by_rank,
-                session=max(0, sessions_begun - 1),
+                session=max(0, sessions_begun - 1),  # a damaged file may lack the first start event
                 t_s=e.t_s,
             )
-            points += [point] if sum(e.step_s) > 0 else []
+            points += [point] if sum(e.step_s) > 0 else []  # a window of 0 s has no throughput
         elif isinstance(e, EvalEvent):
             time_s += e.seconds
+            # An EvalEvent is an EvalResult.
             evals.append(EvalPoint(epoch=e.epoch, step=e.step, time_s=time_s, result=e))
         elif isinstance(e, CheckpointEvent):
             time_s += _stall_s(e)
@@ -431,6 +448,7 @@ def _curves(events: Sequence[Event]) -> tuple[list[Point], list[EvalPoint]]:
 def _peers(run: RunDir, start: StartEvent | None, points: Sequence[Point]) -> list[Peer]:
     """The other processes of the last session; of very many, the first one of each host."""
     processes = sorted(start.processes, key=lambda process: process.rank) if start else []
+    # Reversed, so that the lowest rank of a host stays.
     first_ranks = {process.host: process.rank for process in reversed(processes)}
     session = points[-1].session if points else 0
     peers = []
@@ -457,12 +475,14 @@ def _with_arms(settings: dict[str, Any], bench: BenchResult | None) -> dict[str,
     if bench is None or bench.asked is None or not bench.rows or not settings:
         return settings
     batches = ", ".join(f"{batch:,}" for batch in sorted({row.batch for row in bench.rows}))
+    # The recipe's global batch and evaluation batch are replaced: the arms did not use them.
     machine: dict[str, Any] = {
         name: ", ".join(dict.fromkeys(str(getattr(row, name)) for row in bench.rows))
         for name in ("precision", "mode", "procs")
     }
     recipe = {name: value for name, value in settings.get("recipe", {}).items() if name != "global_batch"}
     own = {name: value for name, value in settings.get("machine", {}).items() if name != "eval_batch"}
+    # Strong scaling divides one batch over the devices.
     total = " in total" if bench.asked.scaling == "strong" else " per device"
     recipe["batch"] = batches + ("" if bench.asked.what == "infer" else total)
     return {**settings, "recipe": recipe, "machine": {**own, **machine}}
@@ -484,7 +504,7 @@ def _what_ran(
         old = [what_an_old_run_ran(settings, start, environment)]
     ran = tuple(r for r in records if r is not None)
     if bench is None:
-        ran = ran[:1]
+        ran = ran[:1]  # the profiles of a run repeat what its start event has
     return (ran, True) if ran else (tuple(r for r in old if r is not None), False)
 
 
@@ -492,9 +512,9 @@ def _read_or_note(read: Callable[[], T], notes: list[str]) -> T | None:
     """The content of a file; None where there is none, and with a note where it cannot be read."""
     try:
         return read()
-    except FileNotFoundError:
+    except FileNotFoundError:  # most files of a run are optional
         return None
-    except (ConfigError, DamagedRecord) as error:
+    except (ConfigError, DamagedRecord) as error:  # nothing broader: a bug is not a damaged file
         notes.append(f"left out: {error}")
         return None
 
@@ -511,7 +531,7 @@ def _disturbances(events: Sequence[Event], telemetry: Sequence[TelemetryRecord],
     noises = []
     for number, steps in enumerate(sessions(events)):
         times = [e.t_s for e in steps if e.t_s is not None]
-        samples = [r for r in telemetry if r.session == number]
+        samples = [r for r in telemetry if r.session == number]  # t_s of different sessions cannot be compared
         if times and samples:
             noises.append(measure_noise(samples, (min(times), max(times)), cores))
     worst = worst_noise(noises)
@@ -520,7 +540,7 @@ def _disturbances(events: Sequence[Event], telemetry: Sequence[TelemetryRecord],
 
 def _thin(points: list[Point]) -> list[Point]:
     """At most MOST_POINTS: neighbours are merged, times and samples added, losses averaged by steps."""
-    size = -(-len(points) // MOST_POINTS)
+    size = -(-len(points) // MOST_POINTS)  # rounded up, so that at most MOST_POINTS remain
     return points if size <= 1 else [_merge(points[i : i + size]) for i in range(0, len(points), size)]
 
 
@@ -528,10 +548,11 @@ def _merge(points: list[Point]) -> Point:
     losses = [(p.loss, p.steps) for p in points if p.loss is not None]
     own_s = [p.own_s for p in points if p.own_s]
     return replace(
-        points[-1],
+        points[-1],  # epoch, step and time are those at the end of a window
         loss=math.fsum(v * n for v, n in losses) / sum(n for _, n in losses) if losses else None,
         steps=sum(p.steps for p in points),
         window=Window.total(p.window for p in points),
+        # [windows, processes] -> mean per process. None unless every window has it.
         own_s=tuple(sum(rank) / len(own_s) for rank in zip(*own_s, strict=True)) if len(own_s) == len(points) else None,
     )
 
@@ -543,6 +564,7 @@ def _spent_so_far(events: Sequence[Event]) -> dict[str, float]:
     waits = math.fsum(Window.of_step(e).data_wait_s for e in steps)
     spent = {
         "data_wait": waits,
+        # With communication, which events do not separate.
         "compute": math.fsum(t for e in steps for t in e.step_s) - waits,
         "evaluation": math.fsum(e.seconds for e in events if isinstance(e, EvalEvent)),
         "checkpoint": math.fsum(map(_stall_s, saved)),
@@ -564,7 +586,7 @@ def _profile(path: Path) -> Profile:
     return Profile(
         summary=read_record(ProfileSummary, path),
         kernels=tuple(rows(KernelTime, beside("kernels", "csv"))),
-        memory=tuple(memory[:: -(-len(memory) // MOST_POINTS) or 1]),
+        memory=tuple(memory[:: -(-len(memory) // MOST_POINTS) or 1]),  # `or 1`: an empty list would give a stride of 0
         trace=beside("trace", "json.gz"),
     )
 
@@ -586,7 +608,7 @@ def subject_of_study(path: Path, study: Study) -> Subject:
         simulated=study.result.simulated,
         settings=dict(study.settings),
         parts={part: parts[part] for part in STUDY_PARTS if part in parts},
-        notes=tuple(map(plain, study.result.notes)),
+        notes=tuple(map(plain, study.result.notes)),  # a page has no flags: references become settings
     )
 
 
@@ -622,7 +644,7 @@ def _of_log(log: RunLog) -> Subject:
         evals=tuple(evals),
         notes=log.notes,
         start=StartEvent(
-            world=log.devices or 0,
+            world=log.devices or 0,  # 0: not in the log
             train_samples=log.train_samples or 0,
             val_samples=log.eval_samples or 0,
             time=log.started,
@@ -635,16 +657,19 @@ def _of_log(log: RunLog) -> Subject:
 
 def _curves_of_log(log: RunLog, network: str) -> tuple[list[Point], list[EvalPoint]]:
     """The curves of another system's log. Where it has only some steps of an epoch, they stand for the others' time."""
+    # A record of an MLPerf log is a whole epoch, and epochs count from 1.
     by_epoch = log.format == "mllog"
     last_step: dict[int, int] = {}
     recorded: dict[int, int] = {}
     for s in log.steps:
         last_step[s.epoch] = max(last_step.get(s.epoch, 0), s.step + 1)
         recorded[s.epoch] = recorded.get(s.epoch, 0) + s.steps
+    # Steps in earlier epochs: external logs start counting again in each epoch, the page counts through.
     before = {epoch: sum(n for e, n in last_step.items() if e < epoch) for epoch in last_step}
     points: list[Point] = []
     time_s, ends = 0.0, dict[int, float]()
     for s in log.steps:
+        # A log that prints every n-th step: each printed one stands for n steps of its epoch.
         share = 1.0 if by_epoch else max(1.0, last_step[s.epoch] / recorded[s.epoch])
         time_s += share * s.seconds
         ends[s.epoch] = time_s
@@ -662,7 +687,7 @@ def _curves_of_log(log: RunLog, network: str) -> tuple[list[Point], list[EvalPoi
         )
     evals = [
         EvalPoint(
-            epoch=e.epoch + (not by_epoch),
+            epoch=e.epoch + (not by_epoch),  # an evaluation is at the end of its epoch
             step=None if by_epoch or e.epoch not in before else before[e.epoch] + last_step[e.epoch],
             time_s=ends.get(e.epoch, time_s),
             result=EvalResult(samples=e.samples or log.eval_samples or 0, figures=_figures_of_log(e.values, network)),

@@ -16,8 +16,9 @@ from vernier.wording import plural
 
 from .html import div, section, tag
 
+# Data is 4, computing 0 and communication 3 in the other stacked charts, too: one thing has one color on the page.
 PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer": 2, "communication": 3, "idle": 7}
-COLOURS = 12
+COLOURS = 12  # s0 to s11 and c0 to c11 of style.css
 SAVE_BUTTONS = {
     "copy": ("copy", "copy the picture, for slides"),
     "png": ("PNG", "save the picture, for slides"),
@@ -150,6 +151,7 @@ class Figure:
 
     def html(self) -> Markup:
         """The frame in which the script draws it, with its tools and its data."""
+        # Buttons have no onclick, which the content security policy forbids: page.js acts on data-do.
         switches = {
             "log": ("log", "logarithmic axis", isinstance(self.chart, Lines) and self.chart.log),
             "disturbed": (
@@ -175,7 +177,7 @@ class Figure:
         data = tag(
             "details",
             tag("summary", f"data, {plural(len(self.rows), 'row')}"),
-            div("data-table"),
+            div("data-table"),  # filled when a reader opens it, from the same rows as the chart
             cls="data",
             data_figure=self.name,
         )
@@ -184,10 +186,12 @@ class Figure:
 
     def data(self) -> dict[str, Any]:
         """For the script: plain values, floats to seven digits; texts that occur often by their number in `texts`."""
-        rows = [[_round(v) for v in row] for row in self.rows]
-        chart = {"type": type(self.chart).__name__.lower(), **encode(self.chart)}
+        rows = [[_round(v) for v in row] for row in self.rows]  # a copy: texts are replaced in place below
+        chart = {"type": type(self.chart).__name__.lower(), **encode(self.chart)}  # plots.js selects the function by it
         texts: dict[str, list[str]] = {}
         for i, name in enumerate(self.columns):
+            # Names of runs repeat in every row: a number per row and one list of texts make the page smaller. page.js
+            # puts the texts back. With fewer repetitions the list would save little.
             distinct = dict.fromkeys(row[i] for row in rows)
             if 4 * len(distinct) < len(rows) and all(isinstance(text, str) for text in distinct):
                 numbers = {text: number for number, text in enumerate(distinct)}
@@ -200,7 +204,7 @@ class Figure:
 def _round(value: Any) -> Any:
     if not isinstance(value, float):
         return value
-    return float(f"{value:.7g}") if math.isfinite(value) else None
+    return float(f"{value:.7g}") if math.isfinite(value) else None  # JSON has no NaN and no infinity: a gap in the line
 
 
 @frozen
@@ -237,6 +241,7 @@ def run_legend(names: Sequence[str], all_names: Sequence[str]) -> Markup | None:
     """The names of a section's runs, each with its colour on the page; a click hides one in all charts."""
     if len(names) < 2:
         return None
+    # The index among all subjects of the page, so that a run has the same color in every section.
     return div("legend runs-legend", *(_run_key(name, all_names.index(name)) for name in names))
 
 
@@ -254,8 +259,8 @@ def with_data(*figures: Figure | None) -> list[Figure]:
 def grid(figures: Iterable[Figure]) -> Markup:
     """Figures two by two where there is room; one that would stand alone takes the whole width."""
     cells: list[Figure] = []
-    alone = False
-    for figure in [*figures, None]:
+    alone = False  # whether the last figure is the left one of a pair that is still open
+    for figure in [*figures, None]:  # None closes the last pair
         if (figure is None or figure.wide) and alone and cells:
             cells[-1] = replace(cells[-1], wide=True)
         alone = figure is not None and not figure.wide and not alone

@@ -18,8 +18,9 @@ from vernier.report.logs.work import NOT_IN_LOG, work_of
 
 HEADING = ("network", "image size", "batch", "data")
 PARTS = (*HEADING[:2], "classes", "batch", "devices", "data", "precision", "mode", "device", "torch", "Vernier", "date")
+# Names are also the entries of legends: settings per name, characters per value.
 MOST_DIFFERENCES, LONGEST_DIFFERENCE = 3, 24
-LONGEST_LIST = 60
+LONGEST_LIST = 60  # characters; a longer list of values becomes "7 different"
 _NOT_A_NAME = re.compile(
     r"(.*\.)?(schema|out|every_epochs|log_every_steps)|recipe\.(name|about|source|published.*)|limits\.smoke"
 )
@@ -30,6 +31,7 @@ _FIRST_NAMED = (
 )
 _FIRST_GROUPS = ("model", "optim", "schedule", "data", "augment", "loss")
 """Settings, and groups of them, that people name a run by, before all others."""
+# The time in front of a directory's name; the lookahead keeps a name of nothing else.
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?=.)")
 Parts = dict[str, str]
 
@@ -45,8 +47,10 @@ def parts_of_log(log: RunLog) -> Parts:
     """What ran in another system's log; what it does not say is `NOT_IN_LOG`."""
     texts = work_of(log).texts
     texts = texts | {"batch": texts.get("batch") or texts.get("global batch", "")}
+    # `work_of` words an unknown number as a sentence, which would count as a known part here.
     if log.devices is None:
         texts.pop("devices", None)
+    # Parts from `mode` on are stated by Vernier's own records alone; they are not called missing in external logs.
     parts = {part: texts.get(part) or NOT_IN_LOG for part in PARTS[: PARTS.index("mode")]}
     return parts | ({"device": texts["device"]} if texts.get("device") else {})
 
@@ -77,6 +81,7 @@ def heading(parts: Mapping[str, str]) -> str:
     """Network, image size, batch and data in a few words; empty where the network is not known."""
     if parts.get("network", NOT_IN_LOG) == NOT_IN_LOG:
         return ""
+    # Without how the images are loaded, at which size they are evaluated, and what the model costs.
     first = {part: parts.get(part, "").partition(", ")[0] for part in ("image size", "data")}
     shown = {"network": parts["network"].partition(" (")[0], "batch": parts.get("batch", "")} | first
     known = (shown[part] for part in HEADING if shown[part] not in ("", NOT_IN_LOG))
@@ -142,6 +147,7 @@ def _log_name(label: Label, logs: Sequence[Label]) -> str:
         for part in ("network", "device")
         if len({log.parts.get(part, "") for log in logs} - {NOT_IN_LOG, ""}) > 1
     ]
+    # Many systems write the same file name, such as result_0.txt: then the folder tells the logs apart.
     twins = [log for log in logs if log.path.stem == label.path.stem and log.parts == label.parts]
     if len(twins) > 1:
         common = os.path.commonpath([twin.path.resolve().parent for twin in twins])
@@ -154,7 +160,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in tree.items():
         if isinstance(value, dict):
             leaves |= _leaves(value, f"{prefix}{key}.")
-        elif isinstance(value, str | int | float):
+        elif isinstance(value, str | int | float):  # no lists: `differing_settings` puts the values into a set
             leaves[prefix + key] = value
     return leaves
 
@@ -164,6 +170,7 @@ def differing_settings(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[Any
     leaves = [_leaves(tree) for tree in trees]
     names = [name for name in dict.fromkeys(n for each in leaves for n in each) if not _NOT_A_NAME.fullmatch(name)]
     values = {name: [each.get(name) for each in leaves] for name in sorted(names, key=_rank)}
+    # A setting that a run lacks (None), as one of a newer version, is no difference.
     return {name: column for name, column in values.items() if len({*column} - {None}) > 1}
 
 
@@ -188,6 +195,7 @@ def _differences(trees: Sequence[Mapping[str, Any]]) -> list[str]:
     columns = differing_settings(trees)
     texts = [""] * len(trees)
     for count, (name, values) in enumerate(columns.items()):
+        # Columns come in order of importance. Beyond the usual few, only until all names differ, and never without end.
         if count >= MOST_DIFFERENCES and (len(set(texts)) == len(texts) or count >= 2 * MOST_DIFFERENCES):
             break
         last = _last_part(name)
@@ -197,6 +205,7 @@ def _differences(trees: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _rank(name: str) -> int:
+    # With the dot in front, `seed` is not the end of another name such as `data_seed`.
     first = next((i for i, end in enumerate(_FIRST_NAMED) if f".{name}".endswith(f".{end}")), None)
     if first is not None:
         return first

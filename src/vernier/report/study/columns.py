@@ -23,8 +23,10 @@ OTHER_NAMES = {"speed": VALUE, "perf": VALUE, "performance": VALUE}
 """Names of the measured value that users of rates, of the SC22 study's tables and of version 0.1 type."""
 FIELDS = (VALUE, "device", "repeat", *SENSOR_UNITS, "workload")
 UNIT_NAMES = (VALUE, *SENSOR_UNITS)
+# Only for these a unit is inferred: they are known to be times, any other column can be a rate.
 _TIMES_OF_SC22 = ("perf", "med_iter_dur", "mean_iter_dur_median")
 _LOCATION = ("cabinet", "node", "device")
+# Columns of the SC22 study's kernel tables, from which `units` infers the unit of perf.
 _KERNELS = ("kern_min_start", "kern_max_start", "num_kerns")
 _KNOWN = {VALUE, *OTHER_NAMES, *ALL_COLUMNS, *AGGREGATED_COLUMNS, *_KERNELS}
 
@@ -66,7 +68,7 @@ def parse_pairs(text: str | None, option: str, names: Sequence[str]) -> dict[str
     that is not in `names`.
     """
     pairs = {}
-    for pair in filter(None, re.split(r",(?=[^,=]*=)", text or "")):
+    for pair in filter(None, re.split(r",(?=[^,=]*=)", text or "")):  # a comma ends a pair only if NAME= follows
         name, equals, value = (x.strip() for x in pair.partition("="))
         name = OTHER_NAMES.get(name, name)
         if not equals or not value:
@@ -88,7 +90,7 @@ def with_known_names(rows: Sequence[CsvRow]) -> list[CsvRow]:
     """The rows with the columns of known formats in lower case: `UUID` and `Perf` are `uuid` and `perf`."""
     names = set(rows[0])
     renamed = {n: lower for n in names if (lower := n.casefold()) in _KNOWN and lower not in names}
-    if len(set(renamed.values())) < len(renamed) or not renamed:
+    if len(set(renamed.values())) < len(renamed) or not renamed:  # two columns would get the same name
         return list(rows)
     return [{renamed.get(name, name): cell for name, cell in row.items()} for row in rows]
 
@@ -102,9 +104,9 @@ def find_layout(path: Path, rows: Sequence[CsvRow], options: ColumnOptions) -> L
     value = columns.get(VALUE)
     if value is None or ("device" not in columns and not set(_LOCATION) <= set(names)):
         raise ConfigError(_missing_column(path, names, "the step time" if value is None else "the device"))
-    if value != usual:
+    if value != usual:  # the user chose another column: the format's unit does not apply to it
         unit, what = None, value
-    elif unit == "s" and outlasts_training(rows, value):
+    elif unit == "s" and outlasts_training(rows, value):  # an iteration longer than the run is not in seconds
         unit = None
     unit = options.units.get(VALUE) or unit or unit_in_name(value)
     if unit is None and value == usual and value in _TIMES_OF_SC22 and (inferred := infer_unit(rows, value)):
@@ -129,7 +131,7 @@ def _known_layout(names: Sequence[str]) -> tuple[dict[str, str], str | None, str
     else:
         columns = {}
     columns |= {"freq": "freq", "power": "pwr", "temp": "temp", "workload": "exp"} if columns else {}
-    return columns | {"device": "uuid"}, unit, what
+    return columns | {"device": "uuid"}, unit, what  # `find_layout` drops columns that the file lacks
 
 
 def _given_columns(path: Path, names: Sequence[str], options: ColumnOptions) -> dict[str, str]:
@@ -146,6 +148,7 @@ def _given_columns(path: Path, names: Sequence[str], options: ColumnOptions) -> 
 
 def _missing_column(path: Path, names: Sequence[str], what: str) -> str:
     separators = ", ".join(SEPARATORS.values())
+    # A file with a single column usually has several, with a separator that was not recognized.
     alone = f" Is another separator between them? Those that are read: {separators}." if len(names) == 1 else ""
     return (
         f"Vernier does not know which column of {path} is {what}. Name it with "

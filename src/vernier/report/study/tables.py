@@ -36,10 +36,12 @@ STUDY_KINDS = (
     "a study directory, a CSV with one row per measurement, iteration durations or nvprof traces of the SC22 study, "
     "run directories, or logs of NVIDIA's, MLPerf's, Habana's or TensorFlow's scripts"
 )
+# In MHz, W and °C. The lower end is excluded: a clock or power of 0 was not measured.
 POSSIBLE = {"freq": (0.0, 10_000.0), "power": (0.0, 3_000.0), "temp": (-50.0, 150.0)}
 _STUDY_SENSORS = {"freq": "clock_mhz", "power": "power_w", "temp": "temperature_c"}
 _ITERATION = re.compile(r"Iteration Duration (\d+) (\d+) : ([0-9.eE+-]+)")
 _VALUE = re.compile(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*$")
+# The SC22 study's files have the time stamp and the host in their names.
 _ITERATION_FILE = re.compile(r"iterdur_(\d+)_([A-Za-z0-9-]+)")
 
 
@@ -61,7 +63,7 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
     """One table of all files. Raises ConfigError naming what is missing."""
     options = options or ColumnOptions()
     parts = [part for path in paths for part in _parts(path, options)]
-    notes = [n for p in parts for n in p.notes]
+    notes = [n for p in parts for n in p.notes]  # before parts are dropped: the notes explain why
     sensors = [p.sensors for p in parts if p.sensors]
     parts = [p for p in parts if p.rows]
     if sensors and not parts:
@@ -87,6 +89,7 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
         simulated=simulated.pop(),
         notes=tuple(dict.fromkeys(notes)),
     )
+    # After the conversion to one unit, so that such a factor between devices means a wrong unit in a file.
     medians = [(median, device) for device, median in table.medians().items()]
     (low, low_device), (high, high_device) = min(medians), max(medians)
     if high > SUSPICIOUS * low:
@@ -114,8 +117,9 @@ def _parts(path: Path, options: ColumnOptions) -> list[_Part]:
         return [_file(path, options)]
     if StudyDir.is_study(path):
         return [_study(StudyDir.open(path))]
-    if find_runs(path) or any(path.glob("*.jsonl")):
+    if find_runs(path) or any(path.glob("*.jsonl")):  # *.jsonl: the path is a run directory itself
         return [_runs(open_logs(path))]
+    # Public data sets come with a license text, which is not a log.
     inside = sorted(
         p for p in path.rglob("*") if p.suffix in (".csv", ".txt", ".log", ".json") and p.name != "LICENSE.txt"
     )
@@ -128,6 +132,7 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
     text = read_text(path)
     if not text.strip():
         raise ConfigError(f"{path} is empty.")
+    # The order matters: logs, nvprof traces and samples of nvidia-smi can all pass for a CSV table, the last choice.
     if text.lstrip().startswith("{") or reader_of(text) is not None:
         return _runs(open_logs(path))
     if _ITERATION.search(text):
@@ -180,12 +185,13 @@ def _runs(runs: Sequence[RunLog]) -> _Part:
     for number, run in enumerate(runs):
         times = [s.seconds for s in run.steady_steps]
         part.notes += run.notes
-        if not run.has_single_steps:
+        if not run.has_single_steps:  # a median of windows varies less than one of steps
             part.notes.append(f"{run.path} is left out: it has no times of single steps (machine.step_times=each)")
             continue
         if not times:
             part.notes.append(f"{run.path} records no steps")
             continue
+        # The number tells the rounds of a benchmark apart, which share a path.
         part.rows.append(
             Measurement(device=_device_of(run), repeat=f"{run.path.name}#{number}", value=statistics.median(times))
         )
@@ -195,6 +201,7 @@ def _runs(runs: Sequence[RunLog]) -> _Part:
 
 def _device_of(run: RunLog) -> str:
     environment = run.environment or Environment()
+    # The UUID comes first: it stays the same if a device moves to another host.
     uuid = environment.devices[0].uuid if environment.devices else None
     return str(uuid or environment.host or run.settings.get("submission_platform") or run.path.stem)
 
@@ -207,6 +214,7 @@ def _iteration_file(path: Path, text: str) -> _Part:
         seconds, _ = _number_and_unit(text_s)
         impossible += not 0 < seconds < math.inf
         times.setdefault(device, []).append(seconds)
+    # First the warm-up, then the impossible: otherwise an impossible first iteration would cost the second one.
     times = {device: [t for t in values[1:] if 0 < t < math.inf] for device, values in times.items()}
     match = _ITERATION_FILE.search(path.name)
     stamp, host = match.groups() if match else (path.stem, path.stem)
@@ -232,7 +240,7 @@ def _csv(path: Path, options: ColumnOptions) -> _Part:
     rows = with_known_names(rows)
     layout = find_layout(path, rows, options)
     part = _Part(unit="", what=layout.what, notes=[layout.note] if layout.note else [])
-    distinct = {tuple(r.values()): r for r in rows}
+    distinct = {tuple(r.values()): r for r in rows}  # `read_csv` has dropped the row numbers of pandas
     if copies := len(rows) - len(distinct):
         part.notes.append(
             f"{path.name}: {copies} of {len(rows)} rows are exact copies of others, "
@@ -245,7 +253,7 @@ def _csv(path: Path, options: ColumnOptions) -> _Part:
 def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: Layout, options: ColumnOptions) -> None:
     cells = [_number_and_unit(r.get(layout.columns[VALUE])) for r in rows]
     units = _column_units(path, cells, layout)
-    _check_units(path, units, options)
+    _check_units(path, units, options)  # from here on, several units are all times
     mixed = len(units) > 1
     part.unit = "s" if mixed else next(iter(units), layout.unit or "")
     if mixed:
@@ -284,7 +292,7 @@ def _host(row: CsvRow) -> str:
 def _column_units(path: Path, cells: Sequence[tuple[float, str]], layout: Layout) -> set[str]:
     """The units in the cells themselves, and the column's where a number has none."""
     in_cells = {unit for _, unit in cells if unit}
-    if all(unit or math.isnan(value) for value, unit in cells):
+    if all(unit or math.isnan(value) for value, unit in cells):  # a cell without a number needs no unit
         return in_cells
     if layout.unit is None:
         raise ConfigError(missing_unit(path, layout.columns[VALUE], ", ".join(sorted(in_cells))))
@@ -317,6 +325,7 @@ def _number_and_unit(cell: Cell) -> tuple[float, str]:
 def _sensor(name: str, cell: Cell, options: ColumnOptions, impossible: Counter[str]) -> float | None:
     if not isinstance(cell, int | float) or not math.isfinite(cell):
         return None
+    # The first unit of a sensor is its default, and the one of POSSIBLE.
     value = cell * SENSOR_UNITS[name][options.units.get(name) or next(iter(SENSOR_UNITS[name]))]
     low, high = POSSIBLE[name]
     if not low < value <= high:

@@ -21,6 +21,7 @@ from vernier.records.codec import encode
 from vernier.records.predictions import Mistake, Mistakes
 from vernier.records.run import EvalResult
 
+# Limits of the document, which must stay small for any number of samples and classes.
 MISTAKES, THUMBNAIL_PX, PAIRS = 24, 96, 1000
 
 
@@ -28,6 +29,7 @@ MISTAKES, THUMBNAIL_PX, PAIRS = 24, 96, 1000
 class _Miss:
     """A sample that was taken for another class; the most confident sorts first."""
 
+    # The order of fields is the sorting order: ties go by sample number, not by the order of batches.
     doubt: float
     """1 - the score of the class it was taken for."""
     sample: int
@@ -59,6 +61,7 @@ def _summarise(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         loss=F.cross_entropy(logits, labels, reduction="none"),
         taken_logit=best.values[:, 0],
         truth_logit=logits.gather(1, labels[:, None])[:, 0],
+        # -inf removes the highest logit from the sum.
         other_logits=logits.scatter(1, taken_for, -math.inf).logsumexp(1),
     )
     return torch.stack([column.float() for column in summary])
@@ -91,6 +94,7 @@ class ClassificationScore:
         """Read every batch so far from the device, in one transfer, and count it."""
         if not self._uncollected:
             return
+        # One read for all batches: on an asynchronous device, each read waits for all work that is queued.
         summaries, batches = zip(*self._uncollected, strict=True)
         self._uncollected = []
         parts = torch.split(torch.cat(summaries, dim=1).cpu(), [len(targets) for targets in batches], dim=1)
@@ -103,8 +107,11 @@ class ClassificationScore:
         self.correct5 += int(batch.in_top5.sum())
         self.batch_losses.append(float(batch.loss.double().sum()))
         self.confusion.update(zip(labels.tolist(), taken_for.tolist(), strict=True))
+        # topk ranks NaN first, so a diverged model would fill the list of mistakes with samples without a score.
         wrong = (taken_for != labels) & batch.taken_logit.isfinite()
         taken, truth, others = (t[wrong].double() for t in (batch.taken_logit, batch.truth_logit, batch.other_logits))
+        # With t the highest logit and o the logsumexp of the others, 1 - softmax is e^o / (e^t + e^o) = sigmoid(o - t),
+        # which does not cancel as 1 - p does for p near 1. logaddexp(t, o) is the logsumexp of all logits.
         doubts = (others - taken).sigmoid()
         truth_scores = (truth - torch.logaddexp(taken, others)).exp()
         columns = (doubts, targets.samples[wrong], labels[wrong], taken_for[wrong], truth_scores)
@@ -129,6 +136,7 @@ class ClassificationScore:
         figures: dict[str, float | None] = {
             "top1": 100 * self.correct1 / n,
             "top5": 100 * self.correct5 / n,
+            # fsum rounds once, so the order in which processes add their batches does not change a bit.
             "loss": math.fsum(self.batch_losses) / n,
         }
         return EvalResult(samples=self.samples, figures=figures)
@@ -154,6 +162,7 @@ class ClassificationScore:
 
 def _describe(miss: _Miss, source: Source) -> Mistake:
     thumbnail = None
+    # A mistake is listed even if its image cannot be read any more.
     with contextlib.suppress(BadImage, OSError):
         thumbnail = encode_thumbnail(source.image(miss.sample), THUMBNAIL_PX)
     return Mistake(

@@ -58,6 +58,7 @@ class Classify:
         self, forward: Forward, images: torch.Tensor, targets: torch.Tensor, at: MicroStep, *, count_hits: bool = False
     ) -> BatchLoss:
         recipe = self._recipe
+        # Mixed on the device after normalization, from the step's own random stream: a resumed run repeats it.
         images, mixed = mix_batch(
             images, targets, recipe.augment, seed=recipe.seed, step=at.step, micro=at.micro, rank=at.rank
         )
@@ -76,6 +77,7 @@ class Classify:
         self, predicted: torch.Tensor, targets: Any, classes: tuple[str, ...]
     ) -> list[list[ScoredClass]]:
         """Give the five most likely classes; unused outputs are left out."""
+        # Unused outputs are cut off before the softmax, so that the scores of all real classes add up to 1.
         best = predicted[:, : len(classes)].softmax(1).topk(min(5, len(classes)), dim=1)
         scores, kinds = torch.stack([best.values, best.indices.float()]).tolist()  # one transfer from the device
         return [
@@ -103,6 +105,7 @@ def training_loss(
     value = _cross_entropy(logits, labels, loss)
     if mixed is None:
         return value
+    # Cross-entropy is linear in its target: two hard labels, weighted, equal one mixed target [N, K].
     return mixed.weight * value + (1 - mixed.weight) * _cross_entropy(logits, mixed.second, loss)
 
 
@@ -111,6 +114,7 @@ def training_hits(logits: torch.Tensor, labels: torch.Tensor, mixed: MixedLabels
 
     An image mixed from two counts for each of its labels by that label's share, as in the code of the MixUp paper.
     """
+    # [N, 5] class numbers, best first; each label occurs at most once in its row.
     best = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices
 
     def hits(labels: torch.Tensor) -> torch.Tensor:
@@ -126,6 +130,8 @@ def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> to
     """Cross-entropy with smoothing over all K classes; over the other K - 1 it is the same with a larger mass."""
     classes, mass = logits.shape[1], loss.label_smoothing
     if loss.smoothing_over == "others" and classes > 1:
+        # PyTorch gives each of the K classes mass / K, the true one included. Others get e / (K - 1) if mass is
+        # e K / (K - 1), and the true class then keeps 1 - e.
         mass = mass * classes / (classes - 1)
     return F.cross_entropy(logits, labels, label_smoothing=mass)
 

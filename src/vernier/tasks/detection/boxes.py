@@ -17,6 +17,7 @@ from torch import Tensor
 from vernier.config import Detect
 from vernier.frozen import frozen
 
+# Units of the offsets, as in the code of SSD (Liu et al. 2016) and MLPerf: published weights predict in them.
 CENTRE_VARIANCE, SIZE_VARIANCE = 0.1, 0.2
 _ROUND = 32  # boxes per group that one round of suppression decides
 _FIRST_TRY = 4  # candidates tried first, as a multiple of the detections allowed
@@ -87,6 +88,7 @@ def match(
     overlaps = iou(ltrb, corners).masked_fill_(~real[..., None], -1.0)
     best, owner = overlaps.max(dim=1)
     number = torch.arange(ltrb.shape[1], device=ltrb.device).where(real, -1)
+    # amax: the later object wins, while a plain scatter of two claims has no defined order. Padding claims as -1.
     claims = torch.full_like(owner, -1).scatter_reduce_(1, overlaps.argmax(dim=2), number, "amax")
     claimed = claims >= 0
     owner = torch.where(claimed, claims, owner)
@@ -183,6 +185,7 @@ def _best(candidates: _Candidates, group: Tensor, groups: int, count: int, bins:
     bin_ = (candidates.scores * bins).long()  # monotonic, so whole bins from the top miss no better score
     counts = (group * (bins + 1) + bin_).bincount(minlength=groups * (bins + 1)).view(groups, bins + 1)
     at_least = counts.flip(1).cumsum(1).flip(1)  # scores in this bin and above
+    # The highest bin with enough scores in and above it; a group with fewer scores takes all its bins.
     lowest = ((at_least >= count).sum(1) - 1).clamp(min=0)
     taken = at_least.gather(1, lowest[:, None]).flatten()
     return candidates[(bin_ >= lowest.index_select(0, group)).nonzero().flatten()], taken < at_least[:, 0]
@@ -218,6 +221,7 @@ def nms(ltrb: Tensor, scores: Tensor, groups: Tensor, threshold: float) -> Tenso
         rows = left[first.clamp_(max=len(left) - 1)]
         winners = _greedy(ltrb[rows], inside, threshold)
         remains[rows[winners]] = True
+        # Winners first and the rest cut off, so that the overlaps below are no wider than the most winners of a group.
         order = winners.int().argsort(dim=1, descending=True, stable=True)[:, : int(winners.sum(1).max())]
         rows, winners = rows.gather(1, order), winners.gather(1, order)
         later = rank >= _ROUND
@@ -252,6 +256,7 @@ def _rank(groups: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     One sort is enough: the bits of a non-negative float sort like the number.
     """
     bits = scores.contiguous().view(torch.int32).long()
+    # Shifts by name, since not every device has the operator `<<`. 31 bits: the sign of a score is always 0.
     groups, order = (groups.bitwise_left_shift(31) + (0x7FFFFFFF - bits)).sort(stable=True)
     return order, _rank_in_group(groups.bitwise_right_shift(31))
 

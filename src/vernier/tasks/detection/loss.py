@@ -33,6 +33,7 @@ def detection_loss(offsets: Tensor, logits: Tensor, targets: BoxTargets, anchors
         box = F.smooth_l1_loss(offsets, target, reduction="none").sum(-1)
         category = F.cross_entropy(logits.transpose(1, 2), classes, reduction="none")
         counted = positive | hardest(category.detach(), positive, settings.negatives)
+        # Masks keep shapes fixed. Background boxes need the finite targets that `match` gives them: 0 * inf is NaN.
         total = (box * positive + category * counted).sum(1)
         return (total / positive.sum(1).clamp(min=1)).mean()
 
@@ -43,6 +44,7 @@ def hardest(losses: Tensor, positive: Tensor, negatives: float) -> Tensor:
     Rounded down; of equal losses the lower default box comes first.
     """
     count = (positive.sum(1, keepdim=True) * negatives).long()
+    # Below every cross-entropy, so positive boxes sort last; the final mask matters if background boxes run out.
     order = losses.masked_fill(positive, -1.0).argsort(dim=1, descending=True, stable=True)
     chosen = torch.arange(losses.shape[1], device=losses.device) < count
     return torch.zeros_like(positive).scatter_(1, order, chosen) & ~positive

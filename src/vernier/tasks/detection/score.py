@@ -57,6 +57,7 @@ class DetectionScore:
 
     def rows(self) -> Rows:
         """List every detection with the ids of the annotations, by sample and falling score."""
+        # NumPy cannot concatenate an empty list, so an evaluation without samples needs a table without rows.
         return np.concatenate([self._rows_of(s) for s in sorted(self._detections)] or [np.zeros((0, 7))])
 
     def _rows_of(self, sample: int) -> Rows:
@@ -65,6 +66,7 @@ class DetectionScore:
         rows[:, 0] = self._source.image_id(sample)
         rows[:, 1:3], rows[:, 3:5] = detections[:, :2], detections[:, 2:4] - detections[:, :2]
         rows[:, 5] = detections[:, 4]
+        # The annotations' own ids have gaps: COCO numbers its 80 categories from 1 to 90.
         rows[:, 6] = np.asarray(self._source.category_ids)[detections[:, 5].astype(np.int64)]
         return rows
 
@@ -90,6 +92,7 @@ class DetectionScore:
             samples = [samples[i * len(samples) // EXAMPLES] for i in range(EXAMPLES)]
         examples = []
         for sample in samples:
+            # An image that cannot be read any more costs an example, not the result of the evaluation.
             with contextlib.suppress(BadImage, OSError):
                 examples.append(self._example(sample, self._source.image(sample)))
         return examples
@@ -119,9 +122,11 @@ def in_pixels(predicted: Detections, sizes: torch.Tensor) -> list[Floats]:
     parts = (predicted.ltrb, predicted.scores[..., None], predicted.classes[..., None].float())  # exact up to 2^24
     rows = torch.cat(parts, dim=2).cpu().double()
     scale = sizes.flip(1).repeat(1, 2).double()  # width, height, width, height
+    # Evaluation resizes to a square; fractions of it, times the original sides, restore the aspect ratio.
     rows[..., :4] = rows[..., :4].clamp(0, 1) * scale[:, None]
-    rows[..., 5] -= 1
+    rows[..., 5] -= 1  # without the background; padding becomes -1
     counts = (rows[..., 5] >= 0).sum(1).tolist()
+    # Padding is at the end, so a count removes it. Boxes with NaN can be anywhere, and need a mask.
     listed = [of_image[:count] for of_image, count in zip(rows.numpy(), counts, strict=True)]
     return [of_image[np.isfinite(of_image).all(axis=1)] for of_image in listed]
 

@@ -152,7 +152,25 @@ def test_a_wrong_feature_is_one_sentence_with_file_and_record(
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("source_id", ["²".encode(), b"99999999999999999999", b"9" * 6000, b"\xff", b"cafe", b""])
+def test_a_file_that_fits_two_patterns_of_names_is_read_once(tmp_path: Path) -> None:
+    """Files named as `data prepare` names them were listed twice: every image was trained on and evaluated twice."""
+    (tmp_path / "val-00000-of-00001.tfrecord").write_bytes(encode_record(encode_example(**BOXED)))
+    assert len(open_boxes(str(tmp_path), "val")) == 1
+
+
+@pytest.mark.parametrize("source_ids", [(b"", b"", b"", b""), (b"1", b"2", b"1", b"2"), (b"1", b"", b"", b"")])
+def test_images_of_several_files_have_different_ids(tmp_path: Path, source_ids: tuple[bytes, ...]) -> None:
+    """Positions were counted per file, so that an evaluation took detections of two images for those of one."""
+    for number in range(2):
+        records = [encode_example(**{**BOXED, "image__source_id": [value]}) for value in source_ids[2 * number :][:2]]
+        (tmp_path / f"val-0000{number}-of-00002").write_bytes(b"".join(map(encode_record, records)))
+    source = open_boxes(str(tmp_path), "val")
+    assert [source.image_id(i) for i in range(4)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "source_id", ["²".encode(), b"99999999999999999999", b"9" * 6000, b"0" * 20 + b"9" * 30, b"\xff", b"cafe", b""]
+)
 def test_an_id_that_is_no_number_is_the_position(tmp_path: Path, source_id: bytes) -> None:
     records = [encode_example(**{**BOXED, "image__source_id": [value]}) for value in (b"17", source_id)]
     (tmp_path / "val.tfrecord").write_bytes(b"".join(map(encode_record, records)))

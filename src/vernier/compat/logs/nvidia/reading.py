@@ -22,8 +22,10 @@ SPEEDS = (
     *(f"compute_latency_at{q}" for q in (95, 99, 100)),
 )
 """Names of an evaluation's speed, after `val.`."""
+# Searched, not matched: launchers write the rank in front of the line (`0: DLL 2024-...`).
 _TEXT = re.compile(r"\bDLLL? (\d{4}-\d\d-\d\d[ T][\d:.]+(?:[+-][\d:]+)?) - (.*)")
 _CONSOLE = re.compile(r"^(Summary )?Epoch: (\d+)/\d+ *(Validation)? *(?:Iteration: (\d+)/\d+)?;\t(.*)")
+# Versions of DLLogger write a step as words or as a tuple: `Epoch: 0 Iteration: 3`, `Summary:`, `(0, 3)`, `[0, 3]`.
 _STEP = re.compile(
     r"(?:Epoch: (\d+) )?(?:Iteration: (\d+) )?(?:Validation Iteration: (\d+) )?|Summary:|[(\[][\d, ]*[)\]]"
 )
@@ -55,6 +57,7 @@ def read_dllogger(path: Path, text: str) -> RunLog:
         if step == "PARAMETER":
             settings |= data
         elif isinstance(step, tuple):
+            # Metrics of one iteration can be spread over several lines.
             points.setdefault(step, {}).update(data)
     if not settings and not points:
         raise ConfigError(f"{path} has no DLLogger records (lines that begin with {PREFIX.strip()} or DLL).")
@@ -90,7 +93,7 @@ def _text_record(line: str) -> _Record | None:
     match = _TEXT.search(line)
     if match is None:
         return None
-    rest = f"{match[2]} "
+    rest = f"{match[2]} "  # the patterns end with a space, also at the end of a line
     if rest.startswith("PARAMETER "):
         return "PARAMETER", {k: _literal(v) for k, v in _pairs(rest.removeprefix("PARAMETER "))}, _iso(match[1])
     head = _STEP.match(rest)
@@ -108,6 +111,7 @@ def _console_record(line: str) -> _Record | None:
     if match is None:
         return None
     summary, epoch, validation, iteration, rest = match.groups()
+    # The line of a validation batch has no training iteration; 0 takes its place.
     numbers = [] if summary or not iteration else [0, int(iteration)] if validation else [int(iteration)]
     return (int(epoch), *numbers), _values(rest), None
 
@@ -172,6 +176,7 @@ def read_raport(path: Path, text: str) -> RunLog:
         return first + index if number is None else number
 
     points: Points = {}
+    # Times are always one list per epoch, so their lengths tell where to cut metrics that are one list over all.
     train_it = _by_epoch(iterations.get("it"), None)
     shape = [len(e) for e in _by_epoch(iterations.get("train.compute_time"), None)]
     for name, metric in iterations.items():
@@ -182,6 +187,7 @@ def read_raport(path: Path, text: str) -> RunLog:
         for index, values in enumerate(_by_epoch(metric, _shape_of(iterations) if validation else shape)):
             for position, value in enumerate(values):
                 given = own[index][position] if index < len(own) and position < len(own[index]) else None
+                # Without a counter (`it`, `val.it`), the position in the list is the iteration.
                 number = position + 1 if (listed := whole(given)) is None else listed
                 key = (epoch_of(index), 0, number) if validation else (epoch_of(index), number)
                 if value is not None:
@@ -204,11 +210,13 @@ def _by_epoch(metric: Any, shape: list[int] | None) -> list[list[Any]]:
     lists = [e if isinstance(e, list) else [] for e in metric] if isinstance(metric, list) else []
     if isinstance(metric, list) and metric and not isinstance(metric[0], list):
         lists = [metric]
+    # NVIDIA's lists end with an empty one, so a single epoch can have the shape [n, 0]: nothing to cut.
     filled = [n for n in shape or [] if n]
     if len(lists) != 1 or len(filled) < 2:
         return lists
     flat, cut = iter(lists[0]), []
     for count in shape or []:
+        # `range` comes first: it ends the zip before another value of `flat` is taken and lost.
         cut.append([v for _, v in zip(range(count), flat, strict=False)])
     return cut
 
@@ -227,6 +235,8 @@ def _run_log(form: str, path: Path, settings: Tree, points: Points, notes: list[
     if len(usable) < len(steps):
         notes.append(f"{plural(len(steps) - len(usable), 'step record')} of {path.name} without usable times left out")
     evals = [e for k, v in points.items() if len(k) == 1 and (e := _eval(k[0], v, batches.get(k[0], [])))]
+    # A log without training steps measured inference: its validation batches are the steps, or, if only the
+    # means of an epoch were kept, one step per epoch.
     infers = not usable and bool(batches or any(e.speed for e in evals))
     if infers:
         per_epoch = [timing.step("val", e.epoch, 1, {f"val.{k}": v for k, v in e.speed.items()}) for e in evals]
@@ -239,6 +249,7 @@ def _run_log(form: str, path: Path, settings: Tree, points: Points, notes: list[
         path=path,
         kind="infer" if infers else "train",
         settings=settings,
+        # Vernier writes this key for benchmarks: cutting off first steps again would lose measured ones.
         steps=tuple(usable) if settings.get("warmup_left_out") is True else mark_warmup(usable),
         evals=tuple(evals),
         devices=whole(settings.get("world_size")) or None,
@@ -251,6 +262,7 @@ class _Timing:
 
     def __init__(self, settings: Tree) -> None:
         per_process, world = finite(settings.get("batch_size")), finite(settings.get("world_size"))
+        # NVIDIA's batch_size is that of one process.
         self._global_batch = per_process * world if per_process and world else None
         self.every = settings.get("print_freq") == 1
         self.guessed = False
@@ -261,6 +273,7 @@ class _Timing:
         wait, busy = value.get("data_time"), value.get("compute_time") or value.get("compute_latency")
         total, compute = value.get("total_ips"), value.get("compute_ips")
         samples = self._samples(busy, compute)
+        # Without a batch, one image stands for a step: times are per image, and rates stay right.
         if (wait is None or busy is None) and total:
             self.guessed |= samples is None
             samples = samples or 1.0
@@ -281,6 +294,7 @@ class _Timing:
 
     def _samples(self, busy: float | None, compute_ips: float | None) -> float | None:
         """Images of an iteration. Over several iterations NVIDIA's rate is a mean of rates: then the batch is exact."""
+        # The product of a printed time and rate misses the whole number of images by rounding.
         from_rate = busy * compute_ips if busy and compute_ips else None
         if self.every and from_rate:
             return float(round(from_rate)) if abs(from_rate - round(from_rate)) < 1e-6 * from_rate else from_rate
@@ -289,7 +303,7 @@ class _Timing:
     @staticmethod
     def _times(samples: float, total_ips: float, compute_ips: float | None) -> tuple[float, float]:
         seconds = samples / total_ips
-        busy = min(seconds, samples / compute_ips) if compute_ips else seconds
+        busy = min(seconds, samples / compute_ips) if compute_ips else seconds  # rounded rates can exceed the total
         return seconds - busy, busy
 
 

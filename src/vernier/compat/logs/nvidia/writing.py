@@ -39,6 +39,7 @@ Values = dict[str, float]
 
 def _parameters(run: RunLog) -> Tree:
     """The run's settings under the names of NVIDIA's command line; Vernier's own stay under `vernier`."""
+    # Settings of another program's log are written back as they were.
     named: Tree = {} if "recipe" not in run.settings else {**_named(run), "vernier": run.settings}
     tree = named or dict(run.settings)
     if run.devices is not None:
@@ -47,6 +48,7 @@ def _parameters(run: RunLog) -> Tree:
         tree |= {"batch_size": int(batch) if batch == int(batch) else batch, "world_size": run.devices}
     if named:
         tree |= {"evaluate": run.kind == "infer", "training_only": not run.evals and run.kind == "train"}
+        # `reading` needs both to take times as they are: every step is listed, and a benchmark has no warm-up in it.
         tree |= {"print_freq": 1, "warmup_left_out": run.format == "bench"}
     return tree
 
@@ -58,9 +60,11 @@ def _named(run: RunLog) -> Tree:
     )
     return {
         "arch": run.ran.network if run.ran else model.get("name"),
+        # NVIDIA writes `fanin` for `fan-in`.
         "model_config": str(model.get("init") or "").replace("-", ""),
         "data": data.get("source"),
         "data_backend": machine.get("backend"),
+        # With progressive resizing there is no single size.
         "image_size": None if augment.get("start_px") else data.get("eval_px" if run.kind == "infer" else "image_px"),
         "num_classes": (run.ran.classes or None) if run.ran else model.get("num_classes"),
         "workers": machine.get("workers"),
@@ -101,6 +105,7 @@ def _rates(window: Window) -> Values:
 
 def _times(steps: Sequence[StepRecord]) -> Values:
     """Mean seconds per step."""
+    # A record can hold several steps (`steps` > 1) with the sums of their times.
     window, count = Window.total(s.window for s in steps), sum(s.steps for s in steps)
     busy_s = (window.wall_s - window.data_wait_s) / count
     return {"data_time": window.data_wait_s / count, "compute_time": busy_s, **_rates(window)}
@@ -136,6 +141,7 @@ def _inference(steps: Sequence[StepRecord], *, percentiles: bool) -> Values:
 def _evaluation(result: EvalRecord) -> Values:
     """Accuracy and speed of an evaluation; without timed batches only its rate is known."""
     values = {f"val.{k}": v for k, v in (result.values | result.speed).items()}
+    # Figures that a log already had are kept, so that reading and writing again changes nothing.
     if result.speed:
         return values
     if result.batches:
@@ -172,6 +178,7 @@ class _Levels:
         evals = [_evaluation(e) for e in self._run.evals]
         if not self._infers and (batches := [b for e in self._run.evals for b in e.batches]):
             figures |= _inference(batches, percentiles=True)
+        # What is left is per evaluation only: speed is averaged, and of accuracies and losses the best is taken.
         for name in dict.fromkeys(k for e in evals for k in e if k not in figures):
             values = [e[name] for e in evals if name in e]
             speed = name.removeprefix("val.") in _UNITS and not name.endswith(("top1", "top5", "loss"))
@@ -187,6 +194,7 @@ class _Levels:
 
 def _numbered(run: RunLog, steps: Sequence[StepRecord]) -> list[tuple[int, StepRecord]]:
     """Steps with their numbers within the epoch; a log of printed iterations keeps its own."""
+    # Vernier's own logs count steps from the start of the run, DLLogger from the start of the epoch.
     own = run.format in ("vernier", "bench")
     return [(position if own else s.step, s) for position, s in enumerate(steps, start=1)]
 
@@ -205,6 +213,7 @@ def write_dllogger(run: RunLog, start: dt.datetime) -> str:
         except OverflowError:
             raise ConfigError(f"The steps of this run take {elapsed:g} s: there is no date for its end.") from None
         head = {
+            # Texts, not numbers, as in DLLogger's files.
             "timestamp": f"{now.timestamp():.6f}",
             "datetime": now.strftime("%Y-%m-%d %H:%M:%S.%f"),
             "elapsedtime": f"{elapsed:.6f}",
@@ -216,6 +225,7 @@ def write_dllogger(run: RunLog, start: dt.datetime) -> str:
     for metric in dict.fromkeys([*total, *(k for e in levels.epochs for k in levels.summary(e))]):
         line("METADATA", metric=metric, metadata=_UNITS.get(metric.partition(".")[2], {}))
     for epoch in levels.epochs:
+        # A validation batch is listed under the last training iteration before it.
         last = 0
         for number, values in levels.training(epoch):
             elapsed += values["train.data_time"] + values["train.compute_time"]
@@ -262,6 +272,7 @@ def _iterations(counter: str, epochs: list[list[tuple[int, Values]]], names: Seq
     tree: Tree = {counter: [[number for number, _ in epoch] for epoch in epochs]}
     for name in names:
         tree[f"{prefix}.{name}"] = [[values.get(f"{prefix}.{name}") for _, values in epoch] for epoch in epochs]
+    # The one metric that NVIDIA lists without a prefix.
     if prefix == "train":
         tree["lr"] = [[values.get("train.lr") for _, values in epoch] for epoch in epochs]
     return tree

@@ -27,7 +27,7 @@ SPLITS = {
     "test": ("test", "test2017"),
 }
 """The names under which annotations have each split."""
-_TOLERANCE_PX = 1.0
+_TOLERANCE_PX = 1.0  # COCO's own boxes reach out by less
 
 
 class Row(NamedTuple):
@@ -46,6 +46,7 @@ class Row(NamedTuple):
 
     @property
     def has_area(self) -> bool:
+        # False for NaN, too.
         return 0 < self.right - self.left < math.inf and 0 < self.bottom - self.top < math.inf
 
 
@@ -73,9 +74,11 @@ class Annotations:
 
 def path_inside(folder: Path, name: str) -> Path:
     """A file that an annotation names. Raises ConfigError if the name leads out of the folder, or is none."""
+    # Annotations may be untrusted: they must not make Vernier read files elsewhere.
     if name.startswith("/") or ".." in name.split("/"):
         raise ConfigError(f"An annotation of images in {folder} names a file outside its folder: {name}.")
     try:
+        # fsencode raises ValueError for half a character (a lone surrogate); no path has a NUL.
         if b"\0" in os.fsencode(name):
             raise ValueError
     except ValueError:
@@ -96,8 +99,10 @@ class AnnotatedSource(EncodedSource, BoxSource):
             check_class_names(classes)
         except ValueError as error:
             raise ConfigError(f"{where}: a class has a name that cannot be written: {error}.") from None
+        # Cut before dropping: a box outside of its image has no area once it is cut.
         cut = [_cut_boxes(s) for s in annotations.samples]
         self.cut_boxes = sum(
+            # Boxes that are not cut stay the same objects.
             before is not after
             for sample, cut_sample in zip(annotations.samples, cut, strict=True)
             for before, after in zip(sample.rows, cut_sample.rows, strict=True)
@@ -116,6 +121,7 @@ class AnnotatedSource(EncodedSource, BoxSource):
         self._ids = [s.image_id for s in samples]
         self._sizes = [s.size for s in samples]
         self._store_rows([r for s in samples for r in s.rows])
+        # The boxes of image i are _ends[i] to _ends[i + 1].
         self._ends = np.cumsum([0, *(len(s.rows) for s in samples)])
         self.labels = np.full(len(samples), -1, np.int64)
 
@@ -125,6 +131,7 @@ class AnnotatedSource(EncodedSource, BoxSource):
         self._classes = np.array([r.label for r in rows], np.int64)
         self._crowd = np.array([r.crowd for r in rows], np.bool_)
         box_areas = (self._ltrb[:, 2:] - self._ltrb[:, :2]).prod(axis=1)
+        # COCO's area is that of the outline, not of the box; its small, medium and large objects are told apart by it.
         annotated_areas = np.array([np.nan if r.area is None else r.area for r in rows], np.float64)
         self._areas = np.where(np.isnan(annotated_areas), box_areas, annotated_areas)
 
@@ -161,11 +168,12 @@ def _cut_boxes(sample: AnnotatedImage) -> AnnotatedImage:
 
     def cut(row: Row) -> Row:
         overhang = max(-row.left, -row.top, row.right - width, row.bottom - height)
+        # Not `<=`: a box with NaN stays as it is, and `has_area` drops it.
         if not overhang > _TOLERANCE_PX:
             return row
         left, right = (min(max(v, 0.0), width) for v in (row.left, row.right))
         top, bottom = (min(max(v, 0.0), height) for v in (row.top, row.bottom))
-        return Row(left, top, right, bottom, row.label, row.crowd, None)
+        return Row(left, top, right, bottom, row.label, row.crowd, None)  # None: the annotated area is no longer true
 
     return replace(sample, rows=tuple(cut(r) for r in sample.rows))
 
@@ -176,5 +184,6 @@ def split_by_name(samples: list[AnnotatedImage], split: str, val_share: float, w
         raise ConfigError(
             f"{where}: {plural(len(samples), 'image')}; two are needed to divide them into training and validation."
         )
+    # By name alone, so that the same images are held out wherever the folder is.
     val_paths = {samples[i].path for i in choose_validation([s.path.name for s in samples], val_share)}
     return [s for s in samples if (s.path in val_paths) == (split == "val")]

@@ -30,6 +30,7 @@ def describe_layouts(split: str) -> str:
 
 
 def _find_split(root: Path, split: str) -> Reader | None:
+    # The first format that has the split is used; `name_layout` looks in the same order.
     return find_coco(root, split) or find_voc(root, split) or find_yolo(root, split)
 
 
@@ -63,6 +64,7 @@ def name_layout(root: Path) -> str:
 
 def has_boxes(root: Path) -> bool:
     """Whether a folder looks like a detection set."""
+    # Not TFRecord: file names do not show whether records have boxes.
     return root.is_dir() and (_has_splits(root) or _find_unsplit(root) is not None)
 
 
@@ -73,11 +75,14 @@ def open_folder(root: Path, split: str, val_share: float, whole: bool = False) -
     """
     if (read := _find_split(root, split)) is not None:
         return AnnotatedSource(read(), training=split == "train")
+    # The test split stands in for validation. The note warns that no independent test is left then.
     if split == "val" and (read := _find_split(root, "test")) is not None:
         return _with_note(AnnotatedSource(read(), training=False), note_test_as_validation(root))
     if records := find_tfrecords(root, split):
+        # Classes are numbered over all splits, or train and val might disagree.
         others = [path for other in SPLITS if other != split for path in find_tfrecords(root, other)]
         return TFRecordBoxSource(records, others, only_with_boxes=split == "train")
+    # If any split exists, a missing one is an error: the rest of the folder is not a set without splits.
     if not _has_splits(root) and (read := _find_unsplit(root)) is not None:
         return _open_undivided(root, read(), split, val_share, whole)
     raise NoSuchSplit(_explain_missing_split(root, split))
@@ -94,6 +99,7 @@ def open_held_out(root: Path, split: str, val_share: float) -> BoxSource:
 def _open_undivided(root: Path, annotations: Annotations, split: str, val_share: float, whole: bool) -> AnnotatedSource:
     if whole:
         note = note_undivided(root, len(annotations.samples))
+        # Not for training: images without boxes are included.
         source = _with_note(AnnotatedSource(annotations, training=False), note)
         source.undivided = True
         return source
@@ -108,6 +114,7 @@ def _open_part(
     """The part of annotations that belongs to `train` or `val`."""
     total = len(annotations.samples)
     samples = split_by_name(annotations.samples, split, val_share, annotations.where)
+    # The note reports the number of validation images, whichever of the two parts is opened.
     val = len(samples) if split == "val" else total - len(samples)
     source = AnnotatedSource(replace(annotations, samples=samples), training=split == "train")
     source.held_out = split == "val"

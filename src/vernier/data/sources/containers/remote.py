@@ -42,7 +42,7 @@ STALL_S = 60.0
 RETRY_WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Pauses before a request is made again; each process makes them a little longer or shorter."""
 _PIECE_BYTES = 8 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk or the quota is full: a retry would fail, too
 _ABANDONED_S = 3600
 """A download that has not grown for this long belongs to a process that was killed."""
 
@@ -56,6 +56,7 @@ def cache_limit_bytes(limit_gb: float | None = None) -> int:
         gigabytes = float(text) if text else DEFAULT_LIMIT_GB
     except ValueError:
         gigabytes = -1.0
+    # NaN fails the comparison, too, and is refused.
     if not 0 <= gigabytes < 1e9:
         raise ConfigError(f"{LIMIT_VARIABLE}={text} is not a size in GB. Set it to a number; 0 switches the cache off.")
     return int(gigabytes * 1e9)
@@ -100,6 +101,7 @@ def describe_failure(error: Exception) -> str:
     """What another library says about a request that failed, without credentials, and what can be done about it."""
     status = getattr(error, "status", None)
     if isinstance(status, int):
+        # aiohttp's error. Its own text would show the URL, with a token that may be in the query.
         answer = f"it answered {status} {getattr(error, 'message', '')}"
         return f"{answer}. {_LOGIN.rstrip('.')}" if status in (401, 403) else answer
     text = redact(str(error).rstrip(".")) or type(error).__name__
@@ -134,6 +136,7 @@ class _Files:
         return f"{self._public}/{name}"
 
     def _path(self, name: str) -> str:
+        # A query, such as a token, follows the name of each file.
         return f"{self._root}/{name}" + (f"?{self._query}" if self._query else "")
 
     def read(self, name: str, **span: int) -> bytes:
@@ -149,6 +152,7 @@ def _with_login(public: str, address: Address) -> str:
         return public
     scheme, _, rest = public.partition("://")
     server, slash, path = rest.partition("/")
+    # safe='': a password may contain a slash.
     login = f"{quote(address.user, safe='')}:{quote(address.password, safe='')}"
     return f"{scheme}://{login}@{server.rpartition('@')[2]}{slash}{path}"
 
@@ -160,6 +164,7 @@ async def _web_session(loop: Any = None, **options: Any) -> Any:
 
     class Resolver(aiohttp.ThreadedResolver):
         async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+            # Checked where names are resolved, so that the connection goes to exactly the numbers that were checked.
             answers = await super().resolve(host, port, family)
             refuse_link_local(host, [answer["host"] for answer in answers])
             return answers
@@ -172,6 +177,7 @@ async def _web_session(loop: Any = None, **options: Any) -> Any:
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(on_redirect)
     connector = aiohttp.TCPConnector(resolver=Resolver())
+    # No limit for a whole download, because shards may be large; only silence counts as a failure.
     options.setdefault("timeout", aiohttp.ClientTimeout(total=None, sock_connect=STALL_S, sock_read=STALL_S))
     return aiohttp.ClientSession(loop=loop, connector=connector, trust_env=True, trace_configs=[trace], **options)
 
@@ -179,6 +185,7 @@ async def _web_session(loop: Any = None, **options: Any) -> Any:
 def refuse_link_local(host: str, numbers: Sequence[str]) -> None:
     """Raise ConfigError for a name that stands for a link-local number, such as that of a cloud's metadata service."""
     for number in numbers:
+        # An IPv6 number may end in a zone (%eth0). The IPv4 form ::ffff:169.254.x.y is not link-local to ipaddress.
         address = ipaddress.ip_address(number.partition("%")[0])
         if (getattr(address, "ipv4_mapped", None) or address).is_link_local:
             raise ConfigError(
@@ -232,6 +239,7 @@ class RemoteShards:
     def __init__(self, files: _Files, cache: Path, shards: list[Shard], limit_bytes: int) -> None:
         self._files, self._cache, self._limit = files, cache, limit_bytes
         self._shards = {s.name: s for s in shards}
+        # A shard's lock lets one thread download it; `_lock` protects `_open` and the space. Order: first the shard's.
         self._locks = {s.name: threading.Lock() for s in shards}
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
@@ -257,7 +265,7 @@ class RemoteShards:
         with self._locks[shard]:
             if not path.is_file():
                 with self._alone(f"{shard}.table"):
-                    if not path.is_file():
+                    if not path.is_file():  # again: another process may have been faster
                         self._fetch(f"{shard}.table", path, self._shards[shard].table_sha256)
         try:
             columns, metadata = read_table(path)
@@ -286,6 +294,7 @@ class RemoteShards:
                 return file
         with self._locks[shard]:
             with self._lock:
+                # Again: another thread may have opened it while this one waited.
                 if (file := self._open.get(shard)) is not None:
                     return file
             file = self._open_cached(shard) or self._download(shard)
@@ -299,6 +308,7 @@ class RemoteShards:
         path = self._cache / shard
         try:
             opened = _OpenFile(path)
+            # Another size: the shard at the address was replaced since.
             if os.fstat(opened.handle).st_size != self._shards[shard].bytes:
                 return None
             os.utime(path)
@@ -311,6 +321,7 @@ class RemoteShards:
             if (file := self._open_cached(shard)) is not None:  # another process was faster
                 return file
             entry = self._shards[shard]
+            # One lock for all processes, or two of them would take the same free space.
             with self._lock, locked_file(self._cache.parent / ".lock"):
                 if not self._make_room(entry.bytes):
                     return None
@@ -324,6 +335,7 @@ class RemoteShards:
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
             with locked_file(self._cache / f".{name}.lock") as locked:
+                # Without a lock, another process may be writing these files right now.
                 for left in self._cache.glob(f".{name}.part-*") if locked else ():
                     left.unlink(missing_ok=True)
                 yield
@@ -346,6 +358,7 @@ class RemoteShards:
         in_use = [self._cache / name for name in self._open]
         unused = sorted(cached.keys() - set(in_use), key=lambda p: cached[p][1])
         total = sum(size for size, _ in (*cached.values(), *parts.values())) + needed
+        # A removed file stays readable for those who have it open, so open ones come last only to save downloads.
         for path in (*unused, *(p for p in in_use if p in cached)):
             if total <= self._limit:
                 break
@@ -360,12 +373,13 @@ class RemoteShards:
 
         def copy() -> None:
             total, count = hashlib.sha256(), 0
+            # r+b keeps the reserved size, which other processes count; wb would set it to 0.
             with self._files.open(name) as source, partial.open("r+b" if partial.exists() else "wb") as out:
                 while piece := source.read(_PIECE_BYTES):
                     total.update(piece)
                     count += len(piece)
                     if size is not None and count > size:
-                        break
+                        break  # content without end must not fill the disk; the hash will differ
                     out.write(piece)
                 out.truncate()
             if sha256 and total.hexdigest() != sha256:
@@ -376,6 +390,7 @@ class RemoteShards:
         except RunFailed:
             partial.unlink(missing_ok=True)
             raise
+        # Opened before the rename: afterwards another process may remove it at any time.
         file = _OpenFile(partial)
         partial.replace(path)
         return file
@@ -397,6 +412,7 @@ class RemoteShards:
                     raise RunFailed(
                         f"Cannot read {self._files.name_of(name)}: {describe_failure(reason)}{tried}."
                     ) from None
+                # 0.75 to 1.22 times the pause, by process: those that failed together do not return together.
                 threading.Event().wait(wait_s * (0.75 + os.getpid() % 16 / 32))
         raise AssertionError
 

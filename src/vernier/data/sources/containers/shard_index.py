@@ -21,24 +21,25 @@ from vernier.errors import ConfigError
 from .tables import Columns, file_stamp, load_or_scan, read_table, report_scan, table_path, write_table
 from .tar import LABEL_SUFFIXES, Member, read_samples
 
-VERSION = 1
+VERSION = 1  # in the stamps of tables; those of other versions are not used
 FOREIGN_VERSION = "2"
 UNNAMED = "img"
 """The ending that an image gets in a shard if neither its content nor its name says what it is."""
 _PARTS = "parts"
 _LABEL_KEYS = ("label", "cls", "class")
+# Order matters: `TableBuilder` makes its rows in this one.
 _COLUMN_TYPES = {
     "offset": "u8",
     "size": "u8",
     "label": "i4",
     "width": "u4",
     "height": "u4",
-    "scan_at": "u2",
+    "scan_at": "u2",  # 0, like all columns below, for an image that cannot be sliced
     "frame_at": "u2",
-    "mcu": "u1",
-    "interval": "u2",
-    "rows_at": "u8",
-    "within_at": "u8",
+    "mcu": "u1",  # width and height in blocks of 8 pixels, four bits each
+    "interval": "u2",  # MCUs per restart segment
+    "rows_at": "u8",  # where the image's part of the column `row_starts` begins
+    "within_at": "u8",  # the same for the column `within`
 }
 _LARGEST_LABEL_BYTES = 1 << 20
 _DAMAGED = "the table of its shard is damaged: prepare the shards again"
@@ -50,6 +51,7 @@ class TableBuilder:
     def __init__(self) -> None:
         self._rows: list[tuple[int, ...]] = []
         self._names: list[str] = []
+        # The empty arrays give a table without any segments columns of the right type.
         self._row_starts: list[npt.NDArray[np.uint32]] = [np.zeros(0, np.uint32)]
         self._within: list[npt.NDArray[np.uint16]] = [np.zeros(0, np.uint16)]
         self._rows_at = self._within_at = 0
@@ -97,12 +99,14 @@ def read_segments(table: Columns, row: int) -> Segments | None:
         return None
     mcu, interval, width = int(table["mcu"][row]), int(table["interval"][row]), int(table["width"][row])
     mcu_width, mcu_height, height = 8 * (mcu >> 4), 8 * (mcu & 15), int(table["height"][row])
+    # A damaged table: a zero would be divided by below.
     if not mcu_width * mcu_height * interval * width * height:
         raise BadImage(_DAMAGED)
     rows, columns = -(-height // mcu_height), -(-width // (mcu_width * interval))
     rows_at, within_at = int(table["rows_at"][row]), int(table["within_at"][row])
     row_starts = table["row_starts"][rows_at : rows_at + rows]
     within = table["within"][within_at : within_at + rows * (columns + 1)]
+    # A position beyond the end of a column gives a shorter slice, not an error.
     if len(row_starts) != rows or len(within) != rows * (columns + 1):
         raise BadImage(_DAMAGED)
     return Segments(
@@ -140,6 +144,7 @@ def load_table(shard: Path) -> Columns:
         check_table(columns)
     except (OSError, ValueError):
         return load_foreign_table(shard)
+    # A table of version 0.2, which has no hash of parts, is used if the rest of its stamp agrees.
     stamp = {key: value for key, value in _stamp(shard).items() if key != _PARTS or key in metadata}
     return columns if stamp.items() <= metadata.items() else load_foreign_table(shard)
 
@@ -175,6 +180,7 @@ def _add_sample(builder: TableBuilder, path: Path, key: str, members: list[Membe
     image: Member | None = None
     for member in members:
         suffix = os.path.splitext(member.name)[1].lower()
+        # A known ending wins over .img, whichever of the two comes first.
         if suffix in IMAGE_SUFFIXES or (suffix == f".{UNNAMED}" and image is None):
             image = member
         elif suffix in LABEL_SUFFIXES:

@@ -28,8 +28,8 @@ ScanProgress = Callable[[str, int, int], None]
 _progress: ContextVar[ScanProgress | None] = ContextVar("progress", default=None)
 _DTYPES = {"U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "I32": "<i4", "I64": "<i8", "F32": "<f4"}
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
-_LARGEST_HEADER_BYTES = 100_000_000
-_STAMPED_BYTES = 1 << 16
+_LARGEST_HEADER_BYTES = 100_000_000  # the limit of the safetensors library
+_STAMPED_BYTES = 1 << 16  # 64 KiB each at the start, in the middle and at the end
 CONTENT = "content"
 """The hash of a table among the metadata that `load_or_scan` stores."""
 
@@ -37,6 +37,7 @@ CONTENT = "content"
 def write_table(path: Path, columns: Columns, metadata: dict[str, str]) -> None:
     """Write under a temporary name, then rename: a reader sees the whole table or none."""
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
+    # Wide types first, behind a header padded to 8 bytes: each column begins at a multiple of its item size.
     arrays, offset = sorted(columns.items(), key=lambda c: (-c[1].itemsize, c[0])), 0
     for name, values in arrays:
         end = offset + values.nbytes
@@ -59,6 +60,7 @@ def read_table(path: Path) -> tuple[Columns, dict[str, str]]:
     size = path.stat().st_size
     with path.open("rb") as f:
         length = int.from_bytes(f.read(8), "little")
+        # The first 8 bytes of a damaged file are any number: do not read that many bytes.
         if length > min(_LARGEST_HEADER_BYTES, size - 8):
             raise ValueError(f"{path} is not a table")
         header = f.read(length)
@@ -68,6 +70,7 @@ def read_table(path: Path) -> tuple[Columns, dict[str, str]]:
         extents = {name: _read_extent(entry) for name, entry in tree.items()}
     except UNREADABLE as error:
         raise ValueError(f"{path} is not a table: {error!r}") from None
+    # An interrupted copy is shorter than its header promises.
     if size != 8 + length + max((extent.end for extent in extents.values()), default=0):
         raise ValueError(f"{path} is truncated")
     columns: Columns = {}
@@ -93,6 +96,7 @@ def _read_extent(entry: Any) -> _Extent:
     """A column's entry in the header. Raises one of UNREADABLE where it is damaged."""
     begin, end = map(whole_number, entry["data_offsets"])
     extent = _Extent(_DTYPES[entry["dtype"]], tuple(map(whole_number, entry["shape"])), begin, end)
+    # The product alone would accept a shape such as [-1, -4].
     if min((begin, *extent.shape)) < 0 or end - begin != math.prod(extent.shape) * np.dtype(extent.dtype).itemsize:
         raise ValueError("a column does not have the size of its shape")
     return extent
@@ -105,6 +109,7 @@ def table_path(file: Path) -> Path:
 
 def cached_table_path(kind: str, path: Path) -> Path:
     """Where Vernier's cache has the table of a file or folder."""
+    # resolve: the same file through a link has the same table.
     return data_home() / kind / (hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:24] + ".table")
 
 
@@ -143,6 +148,7 @@ def hash_content(columns: Columns, metadata: dict[str, str]) -> str:
     about = {key: value for key, value in metadata.items() if key != CONTENT}
     total = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, values in sorted(columns.items()):
+        # Type and shape, because the same bytes can be other numbers.
         total.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
         total.update(np.ascontiguousarray(values).data)
     return total.hexdigest()
@@ -162,6 +168,7 @@ def load_or_scan(
             columns, metadata = read_table(path)
         except (OSError, ValueError):
             continue
+        # A table with one changed byte would give wrong positions or labels, and no error: hence the hash.
         if stamp.items() <= metadata.items() and metadata.get(CONTENT) == hash_content(columns, metadata):
             return columns, metadata
     columns, scanned_metadata = scan()
@@ -173,5 +180,6 @@ def load_or_scan(
             write_table(path, columns, metadata)
             break
         except OSError:
+            # If neither place can be written, the next start scans again.
             continue
     return columns, metadata

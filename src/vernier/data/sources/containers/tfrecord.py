@@ -22,10 +22,11 @@ from vernier.frozen import frozen
 from .example import Feature, parse_example, read_records
 from .tables import Columns, file_stamp, load_or_scan, report_scan
 
-VERSION = "3"
+VERSION = "4"  # in the stamp of every table: tables of other versions are made again
 _LARGEST_CATEGORY = 1 << 24
 """Categories are stored as 32-bit floats."""
-_TOLERANCE_PX = 1.0
+_NO_ID = -1
+_TOLERANCE_PX = 1.0  # COCO's own boxes reach out by less, and stay as they are
 SPLIT_PREFIXES = {
     "train": ("train", "imagenet_train_subset"),
     "val": ("val", "validation", "imagenet_val_subset"),
@@ -42,7 +43,9 @@ def find_tfrecords(root: Path, split: str) -> list[Path]:
     for prefix in SPLIT_PREFIXES[split]:
         patterns = (f"{prefix}*-of-*", f"{prefix}*.tfrecord", f"{prefix}*.tfrecords")
         for folder in (root, root / prefix):
-            paths = (p for pattern in patterns for p in folder.glob(pattern))
+            # A set, because `train-00000-of-00002.tfrecord` fits two patterns, and its images would count twice.
+            paths = {p for pattern in patterns for p in folder.glob(pattern)}
+            # The table of `train-00000-of-01024` is stored beside it and matches the first pattern, too.
             if files := sorted(p for p in paths if p.suffix != ".table" and p.is_file()):
                 return files
     return []
@@ -76,10 +79,12 @@ def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
             image = _read_image(content, names)
         except UNREADABLE as error:
             raise ConfigError(f"{path}: the record at byte {position:,} is not an image Example ({error}).") from None
-        image_id = len(rows) if image.image_id is None else image.image_id
+        image_id = _NO_ID if image.image_id is None else image.image_id
+        # The span is relative to the record, the table's positions to the file.
         position += image.begin
         rows.append((position, image.size, image.label, len(image.boxes), image_id, image.width, image.height))
         boxes += image.boxes
+    # reshape: an empty list has no second dimension.
     values = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS))
     columns = {name: values[:, i].copy() for i, name in enumerate(_COLUMNS)}
     return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 7)}, {"names": json.dumps(names)}
@@ -91,6 +96,7 @@ def _read_image(content: bytes, names: dict[str, str]) -> _Image:
     span = _first(example, "image/encoded", None)
     if not isinstance(span, tuple):
         raise ValueError("image/encoded is missing or no bytes")
+    # -1: no label, as in COCO's records.
     label = whole_number(_first(example, "image/class/label", -1))
     if not -1 <= label <= LARGEST_LABEL:
         raise ValueError(f"image/class/label is {label}; class numbers go from 0 to {LARGEST_LABEL:,}")
@@ -98,7 +104,8 @@ def _read_image(content: bytes, names: dict[str, str]) -> _Image:
     if label >= 0 and synset:
         names[str(label)] = synset
     source_id = _read_text(content, example, "image/source_id")
-    is_number = source_id.isascii() and source_id.isdecimal() and int(source_id[:20]) <= LARGEST_ID
+    # Twenty digits are enough to exceed LARGEST_ID; int() refuses text of more than 4,300.
+    is_number = source_id.isascii() and source_id.isdecimal() and len(source_id) <= 20 and int(source_id) <= LARGEST_ID
     size = positive_size(*(_first(example, f"image/{side}", 0) for side in ("width", "height")))
     return _Image(
         begin=span[0],
@@ -129,6 +136,7 @@ def _read_boxes(example: dict[str, Feature], content: bytes, names: dict[str, st
     categories = [whole_number(value, _LARGEST_CATEGORY) for value in example.get("image/object/class/label", [])]
     if not categories:
         return []
+    # The order of the keys counts: four edges, crowd and area are unpacked below.
     features = {edge: example.get(f"image/object/bbox/{edge}", []) for edge in ("xmin", "ymin", "xmax", "ymax")}
     for name, missing in (("is_crowd", 0), ("area", math.nan)):
         features[name] = example.get(f"image/object/{name}") or [missing] * len(categories)
@@ -163,12 +171,14 @@ class _Tables:
 
     @classmethod
     def load(cls, paths: list[Path], other_splits: list[Path]) -> "_Tables":
+        # All splits, so that a class has the same number in each, even if a split lacks some classes.
         tables = [_load_table(path) for path in (*paths, *other_splits)]
         own = [columns for columns, _ in tables[: len(paths)]]
         names: dict[str, str] = {}
         for _, metadata in tables:
             names |= json.loads(metadata["names"])
         return cls(
+            # concatenate copies. `_cut_boxes` changes the copy; the tables themselves are mapped read-only.
             columns={key: np.concatenate([columns[key] for columns in own]) for key in (*_COLUMNS, "box")},
             starts=np.cumsum([0, *(len(columns["offset"]) for columns in own)]),
             all_labels=np.concatenate([columns["label"] for columns, _ in tables]),
@@ -188,6 +198,7 @@ class _Records(EncodedSource):
         self._files = OpenFiles()
 
     def _find_file(self, index: int) -> int:
+        # right: an empty file starts where the next one does, and must not be chosen.
         return int(np.searchsorted(self._starts, self._records[index], side="right")) - 1
 
     def read(self, index: int) -> bytes:
@@ -217,6 +228,7 @@ class TFRecordSource(_Records):
         super().__init__(paths, tables, np.arange(len(labels)))
         # TensorFlow's preparation counts from 1 and reserves 0 for a background that no image has.
         first = int(tables.all_labels.min() >= 1)
+        # `names` also has the categories of boxes, which may be larger than any label.
         named = (int(key) for key in tables.names if int(key) <= LARGEST_LABEL)
         count = max(int(tables.all_labels.max()), *named, 0) + 1 - first
         self.classes = tuple(tables.names.get(str(i + first), str(i + first)) for i in range(count))
@@ -244,10 +256,15 @@ class TFRecordBoxSource(_Records, BoxSource):
         records = np.flatnonzero(columns["boxes"] > 0) if only_with_boxes else np.arange(count)
         super().__init__(paths, tables, records)
         self.without_boxes = int((columns["boxes"] == 0).sum())
-        self._ids = columns["id"][records]
+        # An image without an id has its position in the whole set. Evaluators tell images apart by their ids, so if two
+        # share one, all have their positions.
+        ids = np.where(columns["id"] == _NO_ID, np.arange(count), columns["id"])
+        self._ids = ids[records] if len(np.unique(ids)) == count else records
         self._sizes = np.stack([columns["width"], columns["height"]], axis=1)[records]
+        # Both cover all records, also those that training leaves out: they are indexed by record, not by sample.
         self._boxes, self._box_starts = columns["box"], np.concatenate(([0], np.cumsum(columns["boxes"])))
         self._cut_boxes()
+        # Counted after cutting, which leaves no area of a box outside of its image.
         self.dropped_boxes = len(self._boxes) - int(_has_area(self._boxes).sum())
         self.notes = self.describe_changes(training=only_with_boxes)
         self._categories = np.unique(tables.all_categories).astype(np.int64)
@@ -263,6 +280,7 @@ class TFRecordBoxSource(_Records, BoxSource):
         edges = self._boxes[:, :4]
         reaching_out = np.flatnonzero(((edges < 0) | (edges > 1)).any(axis=1))
         records = np.unique(np.searchsorted(self._box_starts, reaching_out, side="right") - 1)
+        # Every record that has a box is in `_records`, so the search finds exactly it.
         for index in np.searchsorted(self._records, records).tolist():
             record = int(self._records[index])
             part = slice(int(self._box_starts[record]), int(self._box_starts[record + 1]))
@@ -273,7 +291,7 @@ class TFRecordBoxSource(_Records, BoxSource):
             overhang = np.maximum(-edges[part], edges[part] - 1) * np.array([width, height, width, height])
             cut = np.flatnonzero((overhang > _TOLERANCE_PX).any(axis=1)) + part.start
             self._boxes[cut, :4] = edges[cut].clip(0, 1)
-            self._boxes[cut, _AREA] = np.nan
+            self._boxes[cut, _AREA] = np.nan  # the annotated area is no longer true; `boxes` computes it
             self.cut_boxes += len(cut)
 
     def boxes(self, index: int) -> Boxes:

@@ -28,7 +28,7 @@ from vernier.report.page.html import Cell, Column, Shown, div, table, tag
 from vernier.report.page.numbers import measured
 from vernier.wording import plural
 
-CURVE_POINTS = 200
+CURVE_POINTS = 200  # of the latency curve of an arm; the percentiles use every query
 UNKNOWN = f"no whisker: the interval reaches {UNKNOWN_RATE_FACTOR} times the rate, which is not known"
 _PLAIN_LABELS = ("precision", "mode", "scenario", "side")
 """Labels whose values need no name in front."""
@@ -47,6 +47,8 @@ def benchmarks(subjects: list[Subject]) -> Section | None:
 
 def _figures(result: BenchResult, number: int) -> list[Figure]:
     rows = [r for r in result.rows if isinstance(r, StepRow)]
+    # Only scaling benchmarks have an efficiency. `_scaling` takes the first row as its base: the fewest processes, with
+    # gradient all-reduce.
     scaling = sorted(
         (r for r in rows if r.efficiency is not None), key=lambda r: (r.procs, r.threads or 0, bool(r.exchange))
     )
@@ -72,7 +74,7 @@ def _whisker(rate: Estimate) -> tuple[float | None, float | None]:
 
 
 def _throughput(rows: list[StepRow], number: int) -> Figure:
-    curve = len({r.batch for r in rows}) > 2
+    curve = len({r.batch for r in rows}) > 2  # a line through two points would suggest a trend
     data = [
         [
             r.batch if curve else f"batch {r.batch}",
@@ -100,11 +102,12 @@ def _throughput(rows: list[StepRow], number: int) -> Figure:
 
 def _scaling(sized: list[StepRow], number: int) -> Figure | None:
     """Rates over the number of processes, beside the ideal; `sized` begins with the fewest processes."""
+    # An arm with other threads per process has another ideal, so it is not on this chart.
     rows = [r for r in sized if r.threads == sized[0].threads]
     if len({r.procs for r in rows}) < 2:
         return None
     base = rows[0]
-    rate = base.images_per_s_total.value / base.procs
+    rate = base.images_per_s_total.value / base.procs  # ideal: every process as fast as in the smallest arm
     data: list[Row] = []
     for row in sorted(rows, key=lambda r: bool(r.exchange)):
         total = row.images_per_s_total
@@ -130,6 +133,7 @@ def _efficiency(sized: list[StepRow], number: int) -> Figure:
     return Figure(
         name=f"efficiency-{number}",
         title="Efficiency against ideal",
+        # The axis ends at 100 % unless an efficiency exceeds it.
         chart=Bars(category="size", value="efficiency %", max=max(100.0, *shares), unit=" %", x_title="% of ideal"),
         columns=["size", "efficiency %", "speed-up"],
         rows=[[_describe_size(r), share, r.speedup] for r, share in zip(sized, shares, strict=True)],
@@ -146,6 +150,7 @@ def _percentiles(result: BenchResult, number: int) -> Figure:
         for name, e in r.latency_s.percentiles.items()
     ]
     title, what = "Latency percentiles", "queries"
+    # The time of a training step is no latency.
     if not data and result.asked is not None and result.asked.what == "infer":
         title, what = "Time of a batch, percentiles", "batches"
         data = _batch_percentiles([r for r in result.measured if isinstance(r, StepRow)])
@@ -178,12 +183,15 @@ def _latency(result: BenchResult, number: int) -> Figure:
     for one in result.rounds:
         if one.arm in labels and isinstance(one.result, ServingResult | StepResult):
             raw = one.result.raw
+            # Step times of single queries, or a server's latencies.
             latency_s[one.arm].extend(raw.step_s if isinstance(raw, Samples) else raw.latency_s)
     data: list[Row] = []
     for arm, values in latency_s.items():
         count = len(values)
+        # The slowest query is always among the points: the tail is what the curve is read for.
         points = {*range(0, count - 1, max(1, count // CURVE_POINTS)), count - 1}
         ordered = sorted(values)
+        # `if values`: without any, the point is -1.
         data += [[labels[arm], 1000 * ordered[i], 100 * (i + 1) / count] for i in sorted(points) if values]
     return Figure(
         name=f"latency-{number}",
@@ -219,7 +227,7 @@ def _phases(rows: list[StepRow], number: int) -> Figure:
 def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     shared = shared_labels(rows) if len(rows) > 1 else {}
     hidden = {"status"} if not any(isinstance(r, FailedRow) for r in rows) else set()
-    if all(not isinstance(r, StepRow) or r.devices == 1 for r in rows):
+    if all(not isinstance(r, StepRow) or r.devices == 1 for r in rows):  # the rate per device would repeat the total
         hidden.add("per device")
     columns: list[Column] = [Column("arm", wrap=True)]
     values: list[list[Cell]] = [[_arm(r, shared) for r in rows]]
@@ -233,6 +241,7 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     notes += [f"{r.arm}: {line}" for r in rows if isinstance(r, StepRow) for line in speed_lines(r.published_speeds)]
     notes += [f"{r.arm}: noisy, {'; '.join(r.noise)}" for r in rows if not isinstance(r, FailedRow) and r.noise]
     steps = [r for r in rows if isinstance(r, StepRow)]
+    # One note for all arms with the same basis, which most share.
     for basis in dict.fromkeys(r.images_per_s_total.basis for r in steps):
         arms = [_arm(r, shared) for r in steps if r.images_per_s_total.basis == basis]
         known = all(r.images_per_s_total.low is not None for r in steps if r.images_per_s_total.basis == basis)
@@ -264,7 +273,7 @@ def _value(path: str, factor: float | None = None) -> Callable[[BenchRow], Cell]
     def cell(row: BenchRow) -> Cell:
         value: Any = row
         for name in path.split("."):
-            value = getattr(value, name, None)
+            value = getattr(value, name, None)  # rows are of three types with different fields
         shown: Cell = value if value is None or factor is None else factor * value
         return shown
 
@@ -284,6 +293,7 @@ def _memory_mib(row: BenchRow) -> Cell:
     return None if isinstance(row, FailedRow) or not row.peak_memory_bytes else row.peak_memory_bytes / 2**20
 
 
+# The rate comes first, next to the arm: a phone shows little more than these two columns.
 _COLUMNS: list[tuple[Column, Callable[[BenchRow], Cell]]] = [
     (Column("img/s (95 %)"), _rate),
     (Column("served/s"), _value("served_per_s")),

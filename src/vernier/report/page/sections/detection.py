@@ -24,10 +24,11 @@ MEANINGS = {
     "ARm": "recall, medium objects",
     "ARl": "recall, large objects",
 }
-LEAST_SCORE, COLOURS = 0.3, 8
+LEAST_SCORE, COLOURS = 0.3, 8  # b0 to b7 of style.css, which do not follow the theme: boxes are on photographs
 
 
 def detection(subjects: list[Subject]) -> Section | None:
+    # The table has twelve metrics. External logs such as MLPerf's have AP alone, which is in the other sections.
     runs = [s for s in subjects if s.kind == "training" and None not in (s.figure("AP"), s.figure("AP50"))]
     if not runs:
         return None
@@ -66,7 +67,7 @@ def _score_control() -> Markup:
 
 def _by_class(runs: list[Subject]) -> Figure:
     scores = [(c, s.name) for s in runs for c in (s.result and s.result.classes) or () if c.AP is not None]
-    best: dict[str, float] = {}
+    best: dict[str, float] = {}  # by the best run, so that the bars of all runs share one order
     for c, _ in scores:
         best[c.name] = max(best.get(c.name, 0.0), c.AP or 0.0)
     scores.sort(key=lambda score: (-best[score[0].name], score[0].name))
@@ -80,7 +81,7 @@ def _by_class(runs: list[Subject]) -> Figure:
 
 
 def _examples(s: Subject, several: bool) -> Markup:
-    classes = sorted(
+    classes = sorted(  # over all images: a class has the same color in each
         {t.class_name for e in s.examples for t in e.truth} | {o.class_name for e in s.examples for o in e.objects}
     )
     title = tag("h3", f"Examples of {s.name}" if several else "Examples")
@@ -94,7 +95,7 @@ def _examples(s: Subject, several: bool) -> Markup:
 
 
 def _example(e: DetectionExample, classes: list[str]) -> Markup:
-    objects = sorted(e.objects, key=lambda o: o.score)
+    objects = sorted(e.objects, key=lambda o: o.score)  # later elements are painted on top: the highest score last
     boxes = [_box(t.box, cls=cls) for t in e.truth for cls in ("under", "truth")]  # visible on light and dark
     labels = []
     for thing in objects:
@@ -102,6 +103,7 @@ def _example(e: DetectionExample, classes: list[str]) -> Markup:
             colour = classes.index(thing.class_name) % COLOURS
             boxes.append(_box(thing.box, _name(thing), cls=f"b{colour}", data_score=f"{thing.score:.3f}"))
             labels.append(_label(thing, thing.box, colour))
+    # Stretched over the picture, whatever its shape: coordinates are percent of its width and height.
     drawing = tag("svg", *boxes, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")
     names = ", ".join(t.class_name for t in e.truth) or "no objects"
     return div(
@@ -116,7 +118,7 @@ def _name(thing: ScoredClass) -> str:
 
 
 def _box(ltrb: Box, title: str = "", **attributes: str) -> Markup:
-    left, top, right, bottom = (100 * min(1.0, max(0.0, v)) for v in ltrb)
+    left, top, right, bottom = (100 * min(1.0, max(0.0, v)) for v in ltrb)  # a detection can reach beyond the image
     rectangle = {"x": left, "y": top, "width": right - left, "height": bottom - top}
     children = [tag("title", title)] if title else []
     return tag("rect", *children, **{name: f"{value:.2f}" for name, value in rectangle.items()}, **attributes)
@@ -124,7 +126,7 @@ def _box(ltrb: Box, title: str = "", **attributes: str) -> Markup:
 
 def _label(thing: ScoredClass, ltrb: Box, colour: int) -> Markup:
     left, top = (100 * min(0.97, max(0.0, v)) for v in ltrb[:2])
-    under = " under" if top < 8 else ""
+    under = " under" if top < 8 else ""  # no room above the box
     return tag(
         "span",
         _name(thing),

@@ -18,7 +18,7 @@ from vernier.wording import plural
 
 from .system import SENSOR_TITLES
 
-MOST_GROUPS, MOST_NAMED = 72, 12
+MOST_GROUPS, MOST_NAMED = 72, 12  # boxes in a chart, names in a sentence
 UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C"}
 
 
@@ -42,6 +42,7 @@ def devices(subjects: list[Subject]) -> Section | None:
 def _flags(result: StudyAnalysis) -> dict[str, str]:
     """A remark per device; empty for those that do not stand out."""
     beyond = {d.device: f"{d.beyond_fence}, beyond the fence" if d.beyond_fence else "" for d in result.devices}
+    # A verdict replaces the remark about the fence, which healthy devices can exceed, too.
     return beyond | {d.device: verdict_in_words(d) for d in result.devices if d.verdict}
 
 
@@ -81,6 +82,7 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
     if level == "device":
         rows = [[r.device, r.device, r.value / study.median, flags[r.device]] for r in study.runs]
     else:
+        # `names` is (cabinet, node): the comparison is its index.
         groups_by_device = {device: names[level == "node"] for device, names in study.locations.items()}
         rows = [
             [group, d.device, d.normalised, flags[d.device]]
@@ -88,9 +90,10 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
             if (group := groups_by_device.get(d.device))
         ]
     groups = {r[0] for r in rows}
-    if not 2 <= len(groups) <= MOST_GROUPS:
+    if not 2 <= len(groups) <= MOST_GROUPS:  # one box compares nothing
         return None
     middle = {g: statistics.median_high(r[2] for r in rows if r[0] == g) for g in groups}
+    # Cabinets and nodes by name: neighbors in the machine room stay neighbors in the chart.
     rows.sort(key=lambda r: (-middle[r[0]] if level == "device" else 0, str(r[0])))
     value = f"relative {study.result.value_name}"
     dots = "each dot is a run" if level == "device" else "each dot is a device's median"
@@ -136,10 +139,12 @@ def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure
 
 def _disturbed(study: Study) -> list[str]:
     """For each run, whether it is far from its device's other runs."""
-    runs_by_device: dict[str, list[int]] = {}
+    runs_by_device: dict[str, list[int]] = {}  # positions in study.runs, to map the result back
     for i, run in enumerate(study.runs):
         runs_by_device.setdefault(run.device, []).append(i)
+    # [devices][runs], of different lengths.
     values = [np.array([study.runs[i].value for i in runs]) for runs in runs_by_device.values()]
+    # A disturbed run is slow: a high time, a low rate.
     calm = undisturbed(values, slow_is_high=study.result.value_name == "step time")
     remarks = [""] * len(study.runs)
     for runs, is_calm in zip(runs_by_device.values(), calm, strict=True):
@@ -156,7 +161,7 @@ def _scatter(study: Study, sensor: str, flags: dict[str, str], disturbed: list[s
         if r.sensors.get(sensor) is not None
     ]
     set_aside = sum(bool(row[4]) for row in rows)
-    value = result.correlation.pearson[result.correlation.value].get(sensor)
+    value = result.correlation.pearson[result.correlation.value].get(sensor)  # None if the sensor never changed
     remark = f"correlation {value:+.2f} over {len(rows):,} runs" if value is not None else "constant: no correlation"
     return Figure(
         name=f"against-{sensor}-{number}",
@@ -179,6 +184,7 @@ def _scatter(study: Study, sensor: str, flags: dict[str, str], disturbed: list[s
 def _correlation(result: StudyAnalysis, number: int) -> Figure | None:
     correlation = result.correlation
     shown = UNITS | {correlation.value: result.value_name}
+    # Without units, which a correlation does not have.
     names = {n: shown[n].split(",")[0] for n in correlation.pearson if n not in correlation.not_measured}
     if len(names) < 2:
         return None

@@ -33,7 +33,7 @@ from vernier.report.page.identity import differing_parts
 from vernier.report.page.numbers import measured, number, seconds, size_of, when
 from vernier.wording import plural
 
-SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
+SHOWN_WARNINGS, SHOWN_NOTES = 8, 3  # the rest is folded away, not dropped
 TOP5_CLASSES = 50
 """With fewer classes, five guesses are more than a tenth of them, and top-5 says little."""
 KIND_LABELS = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
@@ -47,6 +47,7 @@ def glance(subjects: list[Subject]) -> Section | None:
 
 def _card(subject: Subject, colour: int | None = None, differing: Sequence[str] = ()) -> Markup:
     """A card; with a colour where there are several, and then with those parts of what ran in which they differ."""
+    # The position among the subjects, as in the legends of the charts.
     mark = None if colour is None else tag("span", cls=f"mark c{colour % COLOURS}", aria_hidden="true")
     status = f"foreign: {FOREIGN[subject.format]}" if subject.foreign else subject.status
     chips = [chip(KIND_LABELS[subject.kind]), chip(status, subject.status)]
@@ -106,13 +107,13 @@ def _facts(s: Subject) -> list[tuple[str, Any]]:
     recipe = (s.settings.get("recipe") or {}).get("name", "")
     validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
     return [
-        ("recipe", recipe if recipe != s.name else ""),
+        ("recipe", recipe if recipe != s.name else ""),  # many runs are named after their recipe: not twice on a card
         ("images", f"{start.train_samples:,} training{validation} images" if start.train_samples else ""),
         ("schedule", _schedule(s, start)),
         ("machine", _machine(s)),
         ("run", tag("code", s.path)),
         ("started", when(start.time)),
-        ("ended", when(s.updated) if s.status != "running" else ""),
+        ("ended", when(s.updated) if s.status != "running" else ""),  # `updated` of a running run is not its end
         ("memory", _memory(s)),
         ("took", seconds(total) if s.bench and (total := (s.bench.spent_s or {}).get("total")) else ""),
     ]
@@ -131,6 +132,7 @@ def _schedule(s: Subject, start: StartEvent) -> str:
     if not start.total_steps:
         return ""
     done = max((p.step or 0 for p in s.points), default=0)
+    # Limits can end a run before its schedule does.
     cut = f", to stop at {start.stop_step:,}" if start.stop_step < start.total_steps else ""
     epochs = "1 epoch" if start.epochs == 1 else f"{start.epochs:g} epochs"
     size = f"{epochs} of {plural(start.steps_per_epoch, 'step')}, batch {start.global_batch:,}"
@@ -177,6 +179,7 @@ def _result_tiles(s: Subject) -> list[Markup]:
     result = s.result
     if not result:
         return []
+    # `exact` is False if only a part of the validation set was evaluated.
     figures, part = result.figures, "" if result.exact else ", part of the set"
     top1, top5 = figures.get("top1"), figures.get("top5")
     if top1 is not None:
@@ -192,14 +195,16 @@ def _result_tiles(s: Subject) -> list[Markup]:
 
 def shows_top5(s: Subject) -> bool:
     """Whether top-5 says anything: from some number of classes on, or where that number is not known."""
+    # External logs have no start event with classes; NVIDIA's have num_classes among their settings.
     classes = (s.start.classes if s.start else 0) or s.settings.get("num_classes") or TOP5_CLASSES
-    return not isinstance(classes, int) or classes >= TOP5_CLASSES
+    return not isinstance(classes, int) or classes >= TOP5_CLASSES  # a setting of an external log can be anything
 
 
 def _share_tile(name: str, value: float, n: int, part: str = "") -> Markup:
     """A percentage with the interval for another draw of as many images; another training run may differ by more."""
-    if not n or not 0 <= value <= 100:
+    if not n or not 0 <= value <= 100:  # an external log can claim any number
         return tile(name, f"{value:.2f}", "%")
+    # Wilson's interval for the number of correct predictions, which the percentage gives back exactly.
     low, high = share_interval(round(value * n / 100), n)
     digits = min(2, max(0, math.ceil(math.log10(n / 100))))  # what one image more or less changes
     return tile(name, f"{value:.{digits}f}", "%", f"95 %: {100 * low:.1f} to {100 * high:.1f}, {n:,} images{part}")
@@ -209,6 +214,7 @@ def _speed_tiles(s: Subject) -> list[Markup]:
     speed = s.summary.training
     if speed is None:
         rate = s.images_per_s[0] if s.images_per_s else 0.0
+        # No summary yet, or an external log. Windows of a Vernier run do not mark the warm-up, so it is included.
         name = "throughput so far" if s.status == "running" else "throughput"
         unknown = s.foreign and not (s.start and s.start.world)
         devices = f"; over all devices, whose number is {NOT_IN_LOG}" if unknown else ""
@@ -242,6 +248,7 @@ def _time_tiles(s: Subject) -> list[Markup]:
 
 
 def _bench_tiles(bench: BenchResult) -> list[Markup]:
+    # Without arms that skip the gradient all-reduce: they are references for scaling, not training speeds.
     rates = [r for r in bench.measured if isinstance(r, StepRow) and r.exchange is None]
     tiles = []
     if rates:
@@ -249,10 +256,11 @@ def _bench_tiles(bench: BenchResult) -> list[Markup]:
         rate = best.images_per_s_total
         figure, between = measured(rate.value, rate.low, rate.high)
         remark = _interval(between, rate.basis)
-        if is_unknown(rate):
+        if is_unknown(rate):  # the ends of so wide an interval would be read as if they were measured
             remark = f"not known: the interval reaches {UNKNOWN_RATE_FACTOR} times that"
         name = "throughput" if len(rates) == 1 else f"fastest, {_arm(best.arm)}"
         tiles.append(tile(name, figure, "img/s", remark))
+    # Only arms that measured single queries have latencies.
     latencies = [(r.latency_s.percentiles.get("p50"), r.arm) for r in bench.measured if r.latency_s]
     medians = [(median, arm) for median, arm in latencies if median is not None]
     if medians:
@@ -277,6 +285,7 @@ def _arm(name: str) -> str:
 
 def _study_tiles(result: StudyAnalysis) -> list[Markup]:
     sure, cost = result.outliers.sure, result.straggler
+    # The SC22 study's definition, for comparison with its figures.
     variation = result.variation_percent.over_device_medians["fence"]
     return [
         tile("devices", number(result.devices_measured), "", f"{result.runs:,} runs"),
@@ -325,7 +334,7 @@ def messages(s: Subject) -> list[str]:
     if s.reason:
         texts.append(s.reason)
     share = (s.summary.training and s.summary.training.data_wait_share) or 0.0
-    if share > LOADER_BOUND_SHARE:
+    if share > LOADER_BOUND_SHARE:  # the limit of the benchmarks' verdict, so that both agree
         texts.append(f"loader-bound: {100 * share:.0f} % of the steps' time was spent waiting for data")
     if s.disturbances:
         texts.append(f"noisy: {'; '.join(s.disturbances)}")
@@ -346,7 +355,7 @@ def _noisy_arms(s: Subject) -> list[str]:
     noisy = [r for r in s.bench.measured if r.noise] if s.bench else []
     if not s.bench or not noisy:
         return []
-    worst = max(noisy, key=lambda r: len(r.noise))
+    worst = max(noisy, key=lambda r: len(r.noise))  # one example here; the benchmarks section lists every arm
     count = len(s.bench.rows)
     arms = "" if count == 1 else f"{len(noisy)} of {count} arms were disturbed, such as {worst.arm}: "
     return [f"noisy: {arms}{'; '.join(worst.noise)}"]

@@ -51,7 +51,7 @@ class RankTime:
         waits = {"waiting for the slowest process": self.slowest_s, "exchange and update": self.exchange_s}
         if self.data_wait_s is None:
             return {"computing and waiting for data": self.own_s, **waits}
-        wait_s = min(self.data_wait_s, self.own_s)
+        wait_s = min(self.data_wait_s, self.own_s)  # timed apart: computing must not become negative
         return {"waiting for data": wait_s, "computing": self.own_s - wait_s, **waits}
 
 
@@ -74,9 +74,13 @@ def rank_times(s: Subject) -> list[RankTime]:
     if len(processes) < 2 or not points:
         return []
     steps = sum(p.steps for p in points)
+    # A window has only the mean per process, so its slowest process stands for all of its steps. Seconds in total.
     slowest = sum(p.steps * max(p.own_s or ()) for p in points)
+    # Wall and own times are measured apart, so the rest can be slightly negative.
     exchange_s = max(0.0, sum(p.window.wall_s for p in points) - slowest) / steps
+    # The run's own events are those of rank 0.
     waits = {0: _data_wait_s(points), **{peer.rank: _data_wait_s(peer.points) for peer in s.peers if peer.points}}
+    # own_s is a mean per step, so windows are weighted by their steps. [processes]
     own = [sum(p.steps * p.own_s[rank] for p in points if p.own_s) / steps for rank in range(len(processes))]
     return [
         RankTime(
@@ -93,6 +97,7 @@ def rank_times(s: Subject) -> list[RankTime]:
 def describe(times: Sequence[RankTime]) -> str:
     """Which process or host is slow, and what share of a step the others and the network take."""
     ordered = sorted(times, key=lambda t: t.own_s)
+    # The lower median: of two processes, the slower one is compared with the faster one, not with their mean.
     median_s, worst = ordered[(len(ordered) - 1) // 2].own_s, ordered[-1]
     step_s = worst.own_s + worst.slowest_s + worst.exchange_s
     waiting = sum(t.slowest_s for t in times) / len(times)
@@ -117,7 +122,7 @@ def _who(slow: Sequence[RankTime], times: Sequence[RankTime]) -> str:
     for host in dict.fromkeys(t.process.host for t in slow):
         ranks = [t.process.rank for t in slow if t.process.host == host]
         count = sum(t.process.host == host for t in times)
-        if len(ranks) == count < len(times):
+        if len(ranks) == count < len(times):  # the only host of a run explains nothing
             names.append(f"host {host} ({'its process' if count == 1 else f'all of its {count} processes'})")
         else:
             names.append(f"rank {', '.join(map(str, ranks))} on {host}")
@@ -140,7 +145,7 @@ def _processes(s: Subject) -> list[ProcessInfo]:
 
 def _last_session(s: Subject) -> list[Point]:
     """Windows of the last session in which the own times of all its processes are known."""
-    session = s.points[-1].session if s.points else 0
+    session = s.points[-1].session if s.points else 0  # another session may have had other processes
     return [p for p in s.points if p.session == session and p.own_s and len(p.own_s) == len(_processes(s))]
 
 
@@ -156,7 +161,7 @@ def _timeline(s: Subject, number: int) -> Figure:
     for process in processes:
         groups.setdefault(process.host if by_host else _name(process), []).append(process.rank)
     rows: list[list[Any]] = [
-        [name, *moment(p), 1000 * max(p.own_s[rank] for rank in ranks)]
+        [name, *moment(p), 1000 * max(p.own_s[rank] for rank in ranks)]  # the slowest one sets the pace of its host
         for name, ranks in groups.items()
         for p in points
         if p.own_s
@@ -186,6 +191,7 @@ def _missing(s: Subject) -> str:
     """Which hosts' files are not in the run directory."""
     present = {0, *(peer.rank for peer in s.peers if peer.points)}
     processes = _processes(s)
+    # Beyond MANY_RANKS, `collect` reads one process per host on purpose: the others are not missing.
     missing = [p for p in processes if p.rank not in present] if len(processes) <= MANY_RANKS else []
     if not missing:
         return ""

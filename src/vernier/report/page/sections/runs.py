@@ -39,12 +39,15 @@ def runs_table(subjects: list[Subject]) -> Section | None:
         return None
     results, settings, more = _results(runs), _settings(runs), _more_results(runs)
     names = {"run": [s.name for s in runs]}
+    # Runs that were read briefly have no curves, so they have no color.
     positions = {s.path: i for i, s in enumerate(subjects) if not s.brief}
     paths = {"colour": [positions.get(s.path) for s in runs], "path": [str(s.path) for s in runs]}
     columns = {n: c for n, c in (names | results | settings | more | paths).items() if any(v is not None for v in c)}
     numbers = {n: [v for v in c if isinstance(v, float)] for n, c in columns.items()}
     table = Runs(
+        # Groups of one run each, or one group of all runs, would show nothing.
         groups=tuple(n for n in settings if 1 < len({*map(str, columns[n])}) < len(runs)),
+        # Results only. Settings stay exact, since runs can differ in the sixth digit of one.
         digits={n: DIGITS.get(n, decimals(v)) for n, v in numbers.items() if v and n in (*results, *more)},
         hidden=("colour", "path", "img/s low", "img/s high"),
         briefly=any(s.brief for s in runs),
@@ -102,7 +105,7 @@ def _best_epoch(s: Subject) -> str | None:
     best, done = s.summary.best, s.summary
     if best and done.step and done.epoch:
         return f"{best.step * done.epoch / done.step:.4g}"
-    return f"{s.best.epoch:.4g}" if s.best and not s.brief else None
+    return f"{s.best.epoch:.4g}" if s.best and not s.brief else None  # only the last evaluation of a brief run was read
 
 
 def _settings(runs: Sequence[Subject]) -> dict[str, list[Any]]:
@@ -119,7 +122,8 @@ def _settings(runs: Sequence[Subject]) -> dict[str, list[Any]]:
     settings = {n: c for n, c in differing_settings(trees).items() if not n.endswith(covered)}
     names = short_names(list(settings)[:MOST_SETTINGS])
     for name, short in names.items():
-        values = iter(settings[name])
+        values = iter(settings[name])  # of the compared runs alone; the others get None
+        # A part of what ran can have the short name already, such as `mode`.
         columns[name if short in columns else short] = [next(values) if same else None for same in compared]
     return columns
 

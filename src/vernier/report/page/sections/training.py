@@ -28,6 +28,7 @@ from vernier.report.page.html import div, tag
 from .classification import picture
 from .glance import shows_top5
 
+# The colors of `figures.PHASE_COLOURS` for the same things: data 4, computing 0, communication 3.
 PARTS = {
     "data_wait": ("waiting for data", 4),
     "compute": ("computing", 0),
@@ -37,6 +38,7 @@ PARTS = {
     "other": ("other", 7),
 }
 """Parts of the time: label and number of its colour."""
+# Name and title of the figure; keys of `EvalResult.figures` and their labels; unit (none: from 0 to 1).
 METRICS = (
     ("accuracy", "Accuracy", {"top1": "top-1", "top5": "top-5"}, "%"),
     ("ap", "Average precision", {name: name for name in ("AP", "AP50", "AP75")}, ""),
@@ -45,7 +47,7 @@ METRICS = (
 TIME = "time s"
 AXES = ("epoch", "step", TIME)
 """Columns of every chart of a training, which can be its x axis."""
-PROCESS_POINTS = 150
+PROCESS_POINTS = 150  # windows per run; each is one dot per process
 SHOWN_IMAGES = 16
 
 
@@ -53,7 +55,7 @@ def training(subjects: list[Subject]) -> Section | None:
     runs = [s for s in subjects if s.kind == "training" and (s.points or s.evals)]
     if not runs:
         return None
-    names = tuple(s.name for s in subjects)
+    names = tuple(s.name for s in subjects)  # all subjects: the position is a run's color on the whole page
     ranges = x_ranges(runs)
     charts = (*_losses(runs), *_metrics(runs), _lr(runs), _throughput(runs), _wait(runs), _processes(runs), _time(runs))
     figures = [fit_to_page(f, names, ranges) for f in with_data(*charts)]
@@ -81,6 +83,7 @@ def x_ranges(runs: list[Subject]) -> dict[str, tuple[float, float]]:
     for s in runs:
         moments += [*s.points]
         moments += [*s.evals]
+    # MLPerf logs have no steps; an axis that no run has is not offered.
     largest = {
         "epoch": max((m.epoch for m in moments), default=0.0),
         "step": max((m.step or 0.0 for m in moments), default=0.0),
@@ -113,6 +116,7 @@ def fit_to_page(figure: Figure, names: tuple[str, ...], ranges: dict[str, tuple[
 
 def _losses(runs: list[Subject]) -> list[Figure]:
     """One figure per task: losses of classifiers and detectors have no common scale."""
+    # Before its first evaluation, a detector is known by the metric of its start event.
     detectors = [
         s for s in runs if any("AP" in e.result.figures for e in s.evals) or (s.start and s.start.metric == "AP")
     ]
@@ -125,7 +129,7 @@ def _losses(runs: list[Subject]) -> list[Figure]:
 def _loss(runs: list[Subject], name: str, title: str) -> Figure:
     rows = [
         *([s.name, *moment(p), p.loss, "training", None] for s in runs for p in s.points if p.loss is not None),
-        *([*row[:-1], "validation", row[-1]] for row in _eval_rows(runs, "loss")),
+        *([*row[:-1], "validation", row[-1]] for row in _eval_rows(runs, "loss")),  # `on` comes before `best`
     ]
     chart = Lines(
         x="epoch",
@@ -164,7 +168,7 @@ def _why_above_validation(runs: list[Subject]) -> str:
 
 def _ends_above(s: Subject) -> bool:
     losses, validation = [p.loss for p in s.points if p.loss is not None], s.figure("loss")
-    tail = losses[-max(1, len(losses) // 20) :]
+    tail = losses[-max(1, len(losses) // 20) :]  # the last 5 %: the loss of a single window is noisy
     return bool(tail) and validation is not None and sum(tail) / len(tail) > validation
 
 
@@ -180,7 +184,7 @@ def _reasons(s: Subject) -> list[str]:
         "training labels are smoothed": bool(loss.get("label_smoothing") or known.get("label_smoothing")),
         "the network drops paths at random while it trains": bool(_recipe(s, "model").get("drop_path")),
         "validation uses averaged weights": averaged,
-        "it is the mean over steps before the evaluation": not s.foreign,
+        "it is the mean over steps before the evaluation": not s.foreign,  # how other systems average is not known
     }
     return [reason for reason, applies in reasons.items() if applies]
 
@@ -188,7 +192,7 @@ def _reasons(s: Subject) -> list[str]:
 def _eval_rows(runs: list[Subject], key: str) -> list[list[Any]]:
     """Run, epoch, step, time, value, and whether it is the run's best evaluation."""
     return [
-        [s.name, *moment(e), value, True if e is best and len(s.evals) > 1 else None]
+        [s.name, *moment(e), value, True if e is best and len(s.evals) > 1 else None]  # one evaluation has no best
         for s, best in ((s, s.best) for s in runs)
         for e in s.evals
         if (value := e.result.figures.get(key)) is not None
@@ -199,6 +203,7 @@ def _metrics(runs: list[Subject]) -> list[Figure]:
     figures = []
     for name, title, labels, unit in METRICS:
         rows = [
+            # The best evaluation is that by the headline metric; on top-5 or AP50 the ring need not be at the maximum.
             [*row[:-2], label, row[-2], row[-1] if key in HEADLINES else None]
             for s in runs
             for key, label in labels.items()
@@ -211,7 +216,7 @@ def _metrics(runs: list[Subject]) -> list[Figure]:
             by="run",
             dash="figure",
             best="best",
-            marks=len(rows) < 200,
+            marks=len(rows) < 200,  # beyond that, dots cover the lines
             unit=f" {unit}".rstrip(),
             y_title=f"{title.lower()}, {unit or '0 to 1'}",
         )
@@ -237,13 +242,14 @@ def _lr(runs: list[Subject]) -> Figure:
 def _throughput(runs: list[Subject]) -> Figure:
     chart = Lines(x="epoch", y="images per second", by="run", zero=True, smooth=True, unit=" img/s")
     caption = "samples through the optimiser, all devices, over wall time, data loading included"
+    # A log without the number of samples has no line, since one at 0 would look measured.
     return _over_epochs("throughput", "Throughput", runs, lambda p: p.window.samples_per_s or None, chart, caption)
 
 
 def _wait(runs: list[Subject]) -> Figure:
     recorded = [s for s in runs if any(p.window.data_wait_s for p in s.points)]  # not every log has it
     chart = Lines(x="epoch", y="% of step time", by="run", zero=True, smooth=True, unit=" %")
-    caption = "above 10 % the loader sets the pace"
+    caption = "above 10 % the loader sets the pace"  # LOADER_BOUND_SHARE of the benchmarks
     return _over_epochs("wait", "Data wait", recorded, lambda p: 100 * p.window.data_wait_share, chart, caption)
 
 
@@ -265,7 +271,7 @@ def _processes(runs: list[Subject]) -> Figure:
     rows: list[list[Any]] = [
         [f"{s.name}, rank {rank}" if len(runs) > 1 else f"rank {rank}", f"rank {rank}", 1000 * own]
         for s in runs
-        for p in s.points[:: -(-len(s.points) // PROCESS_POINTS) or 1]
+        for p in s.points[:: -(-len(s.points) // PROCESS_POINTS) or 1]  # `or 1`: no points give a stride of 0
         for rank, own in enumerate(p.own_s or ())
     ]
     return Figure(
@@ -283,7 +289,7 @@ def _processes(runs: list[Subject]) -> Figure:
 
 def _first_images(runs: list[Subject]) -> Markup | None:
     """The first training images as the network got them; once for runs that got the same ones."""
-    names: dict[TrainImages, list[str]] = {}
+    names: dict[TrainImages, list[str]] = {}  # equal records are one key: runs that got the same images
     for s in runs:
         if s.train_images and s.train_images.images:
             names.setdefault(s.train_images, []).append(s.name)
