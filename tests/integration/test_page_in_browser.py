@@ -484,7 +484,11 @@ def test_figures_are_drawn_in_the_output_of_a_notebook(
     tmp_path: Path,
 ) -> None:
     """In a frame that can reach nothing else; its buttons work there too."""
-    objects = (v.open_run(trained), v.Benchmark(bench_run(tmp_path)), v.study(devices_csv(tmp_path / "fleet.csv")))
+    objects = (
+        v.open_run(trained),
+        v.Benchmark(bench_run(tmp_path)),
+        v.study_analyze(devices_csv(tmp_path / "fleet.csv")),
+    )
     html = "".join(thing._repr_html_() for thing in objects)
     (tmp_path / "cell.html").write_text(f"<!doctype html><html data-ready=yes><meta charset=utf-8>{html}")
     browser.console_messages()

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from vernier.measure.study.files import Repeat, StudyDir
 from vernier.records.codec import encode
 from vernier.records.study import StudyDevice, StudyMeta
 from vernier.report.page.collect import MOST_POINTS, collect
+from vernier.report.page.collect import _merge as merge
 from vernier.store import RunDir
 
 
@@ -55,6 +57,26 @@ def test_many_windows_are_merged_without_losing_time_or_samples(tmp_path: Path) 
     assert sum(p.window.wall_s for p in subject.points) == pytest.approx(sum(times))
     assert sum(p.window.samples for p in subject.points) == 32 * len(times)
     assert subject.points[0].loss == pytest.approx(sum(5 / (1 + i) for i in range(1, 5)) / 4)
+
+
+def test_windows_of_sessions_with_different_numbers_of_processes_are_merged(tmp_path: Path) -> None:
+    """A long run that was resumed with another number of processes could not be reported at all."""
+    (subject,) = collect([write_run(tmp_path, "run", [0.1] * 20, window=10)])
+    two, one = (replace(subject.points[0], own_s=own_s) for own_s in ((0.1, 0.2), (0.1,)))
+    assert merge([two, replace(two, own_s=(0.3, 0.4))]).own_s == pytest.approx((0.2, 0.3))
+    assert merge([two, one]).own_s is None
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_steps_of_an_external_log_count_once_whether_they_are_numbered_from_0_or_1(tmp_path: Path, first: int) -> None:
+    """Numbered from 1, twenty steps of a second each took 22 seconds on the page."""
+    data = {"train.total_ips": 8.0, "train.loss": 1.0, "train.data_time": 0.0, "train.compute_time": 1.0}
+    steps = [[epoch, step] for epoch in range(2) for step in range(first, first + 10)]
+    lines = [f"DLLL {json.dumps({'timestamp': '1', 'step': step, 'data': data})}\n" for step in steps]
+    (tmp_path / "log.json").write_text("".join(lines))
+    (subject,) = collect([tmp_path / "log.json"])
+    assert [p.step for p in subject.points] == list(range(1, 21))
+    assert subject.points[-1].time_s == pytest.approx(20.0)
 
 
 def test_names_are_unique_and_without_a_date_where_possible(tmp_path: Path) -> None:

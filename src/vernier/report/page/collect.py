@@ -41,6 +41,7 @@ from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.records.what_ran import WhatRan
 from vernier.references import plain
+from vernier.report.logs.formats import formats
 from vernier.report.logs.model import RunLog, Tree
 from vernier.report.logs.own import what_an_old_arm_ran, what_an_old_run_ran
 from vernier.report.logs.reading import (
@@ -67,7 +68,7 @@ MOST_FILES = 500
 HEADLINES = ("top1", "AP", "eval_accuracy")  # in this order: a run is judged by the first one that it has
 STUDY_PARTS = ("network", "image size", "batch", "precision", "mode")
 """What the settings of a study say of what ran."""
-# Keys are values of `RunLog.format`; only subjects of these formats are labeled as external.
+# Of formats that plug in; those of outside packages are shown by their own name.
 FOREIGN = {
     "raport": "NVIDIA's raport.json",
     "dllogger": "NVIDIA's DLLogger lines",
@@ -175,7 +176,7 @@ class Subject:
 
     @property
     def foreign(self) -> bool:
-        return self.format in FOREIGN
+        return self.format in formats()
 
     @property
     def heading(self) -> str:
@@ -547,13 +548,15 @@ def _thin(points: list[Point]) -> list[Point]:
 def _merge(points: list[Point]) -> Point:
     losses = [(p.loss, p.steps) for p in points if p.loss is not None]
     own_s = [p.own_s for p in points if p.own_s]
+    same_processes = len(own_s) == len(points) and len({len(of_window) for of_window in own_s}) == 1
     return replace(
         points[-1],  # epoch, step and time are those at the end of a window
         loss=math.fsum(v * n for v, n in losses) / sum(n for _, n in losses) if losses else None,
         steps=sum(p.steps for p in points),
         window=Window.total(p.window for p in points),
-        # [windows, processes] -> mean per process. None unless every window has it.
-        own_s=tuple(sum(rank) / len(own_s) for rank in zip(*own_s, strict=True)) if len(own_s) == len(points) else None,
+        # [windows, processes] -> mean per process. None unless every window has it, and for as many processes: a run
+        # may have been resumed with another number of them.
+        own_s=tuple(sum(rank) / len(own_s) for rank in zip(*own_s, strict=True)) if same_processes else None,
     )
 
 
@@ -659,10 +662,12 @@ def _curves_of_log(log: RunLog, network: str) -> tuple[list[Point], list[EvalPoi
     """The curves of another system's log. Where it has only some steps of an epoch, they stand for the others' time."""
     # A record of an MLPerf log is a whole epoch, and epochs count from 1.
     by_epoch = log.format == "mllog"
+    # Some logs count steps from 0, others from 1; one that counts from 0 has a step 0, also if it prints every n-th.
+    offset = int(min((s.step for s in log.steps), default=0) == 0)
     last_step: dict[int, int] = {}
     recorded: dict[int, int] = {}
     for s in log.steps:
-        last_step[s.epoch] = max(last_step.get(s.epoch, 0), s.step + 1)
+        last_step[s.epoch] = max(last_step.get(s.epoch, 0), s.step + offset)
         recorded[s.epoch] = recorded.get(s.epoch, 0) + s.steps
     # Steps in earlier epochs: external logs start counting again in each epoch, the page counts through.
     before = {epoch: sum(n for e, n in last_step.items() if e < epoch) for epoch in last_step}
@@ -675,8 +680,8 @@ def _curves_of_log(log: RunLog, network: str) -> tuple[list[Point], list[EvalPoi
         ends[s.epoch] = time_s
         points.append(
             Point(
-                epoch=s.epoch + (0.0 if by_epoch else (s.step + 1) / last_step[s.epoch]),
-                step=None if by_epoch else before[s.epoch] + s.step + 1,
+                epoch=s.epoch + (0.0 if by_epoch else (s.step + offset) / last_step[s.epoch]),
+                step=None if by_epoch else before[s.epoch] + s.step + offset,
                 time_s=time_s,
                 loss=s.loss,
                 lr=s.lr,

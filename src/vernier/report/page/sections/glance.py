@@ -49,7 +49,7 @@ def _card(subject: Subject, colour: int | None = None, differing: Sequence[str] 
     """A card; with a colour where there are several, and then with those parts of what ran in which they differ."""
     # The position among the subjects, as in the legends of the charts.
     mark = None if colour is None else tag("span", cls=f"mark c{colour % COLOURS}", aria_hidden="true")
-    status = f"foreign: {FOREIGN[subject.format]}" if subject.foreign else subject.status
+    status = f"foreign: {FOREIGN.get(subject.format, subject.format)}" if subject.foreign else subject.status
     chips = [chip(KIND_LABELS[subject.kind]), chip(status, subject.status)]
     if subject.smoke:
         chips.append(chip("SMOKE RUN: its figures mean nothing", "failed"))
