@@ -67,8 +67,10 @@ $(MADE): pyproject.toml constraints.txt
 	$(MAKE_VENV)
 	@touch $@
 
-$(READY) $(DEV): $(MADE)
+$(READY) $(DEV): $(MADE) setup.py $(wildcard src/vernier/kernels/*.cpp src/vernier/kernels/*.h)
 	$(INSTALL)
+	@test -e src/vernier/kernels/libkernels.so || \
+	  echo "No C++ compiler was found, so machine.backend=compiled, machine.convolution=winograd and restart markers are not available. Install g++, then: make clean install"
 	@$(BIN)/python -c 'import torch; torch.ones(1).numpy()' || \
 	  (echo "This PyTorch was built for another NumPy than the one here. Without the tools for tests the NumPy of the system stays: make clean install SYSTEM_TORCH=1" && exit 1)
 	@touch $(READY) $@
@@ -136,4 +138,4 @@ figures: $(DEV)  ## size of the source by part: modules, lines, tokens, public n
 	$(BIN)/python -m tests.house_figures
 
 clean:  ## remove the environment and caches (never runs/)
-	rm -rf $(VENV) .venv-torch site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info tests/rgpu_plugin/build tests/rgpu_plugin/*.egg-info
+	rm -rf $(VENV) .venv-torch site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info src/vernier/kernels/*.so tests/rgpu_plugin/build tests/rgpu_plugin/*.egg-info

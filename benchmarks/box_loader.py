@@ -23,7 +23,7 @@ from loader import show
 
 from vernier import recipes
 from vernier.config import Recipe
-from vernier.engine.measured.loading import (
+from vernier.lab.measured.loading import (
     BATCH,
     PREFETCH,
     LoaderSpec,

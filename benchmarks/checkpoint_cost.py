@@ -30,7 +30,7 @@ from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.engine.training.checkpoints.contents import checkpoint_state, tensor_files
 from vernier.engine.training.checkpoints.writer import CheckpointWriter
 from vernier.engine.training.setup import Job, prepare
-from vernier.measure.statistics.estimates import quantile_estimate
+from vernier.measure.estimates import quantile_estimate
 from vernier.records.run import Progress
 from vernier.store import Checkpoints
 

@@ -2,7 +2,7 @@
 
     python benchmarks/conversion.py > speeds.jsonl
 
-Prints one row of src/vernier/measure/planning/training_speeds.json per network and image size: the median over steps of
+Prints one row of benchmarks/data/training_speeds.json per network and image size: the median over steps of
 processor time (not wall time, so that other programs matter little), one thread, fp32, SGD, random images.
 """
 

@@ -27,7 +27,7 @@ from vernier import models
 from vernier.clock import now_s, process_cpu_s, utc_stamp
 from vernier.config import Detect
 from vernier.data.loading.targets import BoxTargets
-from vernier.measure.machine.environment import collect_environment
+from vernier.measure.environment import collect_environment
 from vernier.models.ssd import Ssd, make_anchors
 from vernier.records.codec import encode
 from vernier.tasks.detection.boxes import detect

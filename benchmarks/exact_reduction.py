@@ -18,10 +18,10 @@ from loop_overhead import format_median
 from vernier.clock import now_s, process_cpu_s, utc_stamp
 from vernier.config import Config, override
 from vernier.devices import resolve
-from vernier.engine.measured.workloads import TrainingLoad
 from vernier.engine.processes.launch import topology
 from vernier.engine.processes.world import World, join_processes
-from vernier.measure.machine.environment import collect_environment
+from vernier.lab.measured.workloads import TrainingLoad
+from vernier.measure.environment import collect_environment
 from vernier.recipes import load
 
 

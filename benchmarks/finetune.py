@@ -101,7 +101,7 @@ def plain(folder: str, file: str, cpu_minutes: float, px: int | None, seed: int)
     """Train as a tutorial does, and evaluate on the test split."""
     torch.manual_seed(seed)
     found = survey(folder)
-    network = recognise_network(file, found.open_training())
+    network = recognise_network(file)
     flags = {"data.image_px": px} if px else {}
     machine, start = MachineFacts.here("cpu"), StartingWeights(text=file, network=network)
     plan = pick(found, machine, start, apply_changes(Config(), flags, ()))

@@ -33,8 +33,8 @@ from vernier.engine.inference.trained import ModelChoice, Trained, load_model
 from vernier.engine.runtimes.choosing import use_engine
 from vernier.engine.runtimes.onnx_cache import onnx_file
 from vernier.engine.runtimes.requirements import installed_engines
-from vernier.measure.machine.environment import collect_environment, installed_version
-from vernier.measure.statistics.estimates import quantile_estimate
+from vernier.measure.environment import collect_environment, installed_version
+from vernier.measure.estimates import quantile_estimate
 from vernier.tasks import task_of
 
 Arm = Callable[[], Any]

@@ -29,15 +29,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from peers import dali_batches, pillow_batches
+
 from vernier.clock import now_s
 from vernier.config import Machine
 from vernier.cores import allowed_cores
 from vernier.data.decoding.jpeg_slicing import NotSliceable, find_segments, parse_header
-from vernier.data.decoding.restarts import RestartMarkers, choose_restart_interval
+from vernier.data.decoding.restarts import add_restart_markers, choose_restart_interval, find_writer
 from vernier.data.preparing.raw import pack_raw
 from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources.folder import IMAGE_SUFFIXES, FolderSource
-from vernier.engine.measured.loading import (
+from vernier.frozen import frozen
+from vernier.lab.measured.loading import (
     BATCH,
     PREFETCH,
     Clock,
@@ -48,8 +51,6 @@ from vernier.engine.measured.loading import (
     native_reader,
     summarize_loaders,
 )
-from vernier.engine.measured.peer_loaders import dali_batches, pillow_batches
-from vernier.frozen import frozen
 from vernier.records.codec import encode
 
 TARGETS = {
@@ -266,14 +267,14 @@ def _pack(source: FolderSource, out: Path, *, workers: int, restarts: bool) -> o
 
 
 def _add_markers(images: list[bytes]) -> None:
-    with RestartMarkers() as markers:
-        for image in images:
-            with suppress(NotSliceable):
-                markers.add(image)
+    writer = find_writer()
+    for image in images:
+        with suppress(NotSliceable):
+            add_restart_markers(image, writer)
 
 
 def _call_jpegtran(image: bytes) -> None:
-    """What Vernier did before it called libjpeg-turbo itself."""
+    """What one would call without a writer of our own."""
     with suppress(NotSliceable):
         interval = choose_restart_interval(parse_header(image).mcus_per_row)
         command = ["jpegtran", "-copy", "none", "-optimize", "-restart", f"{interval}B"]

@@ -21,7 +21,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it,
 import torch
 
 from vernier.clock import now_s, process_cpu_s, utc_stamp
-from vernier.config import Config, Data, Eval, Limits, Machine, Model, Optim, Recipe, Schedule
+from vernier.config import Config, Data, Eval, Limits, Machine, Model, Recipe, Schedule
 from vernier.cores import allowed_cores
 from vernier.data.loading.loader import Batch
 from vernier.data.shapes import ShapesSpec, make_shapes
@@ -29,8 +29,9 @@ from vernier.engine.observe import Observers, Recorder
 from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.stop import StopFlag
-from vernier.measure.machine.environment import collect_environment
-from vernier.measure.statistics.estimates import quantile_estimate
+from vernier.measure.environment import collect_environment
+from vernier.measure.estimates import quantile_estimate
+from vernier.optim.kinds.sgd import Sgd
 from vernier.records.run import Progress
 from vernier.store import RunDir
 
@@ -42,7 +43,7 @@ def build_job(root: Path, model: str, batch: int, image_px: int, threads: int | 
         global_batch=batch,
         model=Model(name=model),
         data=Data(source=str(data), image_px=image_px, eval_px=image_px, eval_short_side_px=image_px),
-        optim=Optim(lr=1e-4),
+        optim=Sgd(lr=1e-4),
         schedule=Schedule(epochs=1e6),
         eval=Eval(every_epochs=0),
     )

@@ -34,6 +34,8 @@ ROWS: list[tuple[str, int, tuple[str, ...], tuple[str, ...]]] = [
     ("resnext50-32x4d", 8, (CHECKPOINTING,), ()),
     ("resnext101-32x4d", 8, (), ()),
     ("resnext101-32x4d", 8, (CHECKPOINTING,), ()),
+    ("convnext-tiny", 8, (), ()),
+    ("convnext-tiny", 8, (CHECKPOINTING,), ()),
     ("ssd300-resnet34", 4, (), ()),
     ("ssd300-resnet34", 16, (), ()),
     ("ssd300-resnet34", 16, (CHECKPOINTING,), ()),

@@ -7,12 +7,12 @@ quarter and of three quarters of the gradients. A straight line through both giv
 which steps are predicted. Efficiency is the time of a step without exchange over that of a step with it.
 Prints one row per case, link and way: medians, 95 % intervals over rounds. Needs root.
 
-    python benchmarks/scaling_netns.py [--cases 2x1,3x1,4x1,2x2] [--ways flat,hierarchical] [--links 10,100,1000] \\
+    python benchmarks/scaling_netns.py [--cases 2x1,3x1,4x1,2x2] [--ways flat,bf16] [--links 10,100,1000] \\
         [--rounds 6] [--model shapes-quick] [--px 32] [--batch 2]
 
-A case is hosts x processes per host. A way is one of flat, hierarchical (hosts with several processes only), bf16,
-powersgd and buckets-1 (of 1 MiB instead of 25). All share the cores of this machine, so compute times are those of a
-busy machine; what the network takes is not affected where it takes most of the step, at 10 and 100 Mbit/s.
+A case is hosts x processes per host. A way is one of flat, bf16 and buckets-1 (of 1 MiB instead of 25). All share the
+cores of this machine, so compute times are those of a busy machine; what the network takes is not affected where it
+takes most of the step, at 10 and 100 Mbit/s.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tests.hosts.machines import Hosts, made_hosts, why_not
 
 from vernier.clock import now_s, utc_stamp
 from vernier.config import Config, override
-from vernier.measure.planning.plan import Network, Workload, predict
+from vernier.lab.planning.plan import Network, Workload, predict
 
 APART = 0
 """Stands for steps that exchange no gradients, among the links."""
@@ -42,9 +42,7 @@ SMALL, LARGE = 0.25, 0.75
 """Their sizes, as shares of the gradients."""
 WAYS: dict[str, dict[str, object]] = {
     "flat": {},
-    "hierarchical": {"machine.all_reduce": "hierarchical"},
     "bf16": {"machine.gradient_compression": "bf16"},
-    "powersgd": {"machine.gradient_compression": "powersgd", "machine.powersgd_start": 2},
     "buckets-1": {"machine.bucket_mb": 1},
 }
 WARM_UP_STEPS = 4
@@ -75,11 +73,6 @@ def config_of(options: argparse.Namespace, procs: int, way: str) -> Config:
     return config
 
 
-def ways_of(options: argparse.Namespace, per_host: int) -> list[str]:
-    """The ways that differ from each other with so many processes per host."""
-    return [way for way in options.ways.split(",") if way != "hierarchical" or per_host > 1]
-
-
 def links_of(options: argparse.Namespace) -> list[int]:
     return [int(link) for link in options.links.split(",")]
 
@@ -90,13 +83,13 @@ def work(options: argparse.Namespace) -> None:
     import torch.distributed as dist
 
     from vernier.devices import resolve
-    from vernier.engine.measured.workloads import TrainingLoad
     from vernier.engine.processes.launch import topology
     from vernier.engine.processes.world import join_processes
+    from vernier.lab.measured.workloads import TrainingLoad
 
     order, where = random.Random(0), topology()  # the same order in every process
     with join_processes(where, resolve("cpu"), Config().machine) as world:
-        ways, links = ways_of(options, where.local_world), links_of(options)
+        ways, links = options.ways.split(","), links_of(options)
         loads = {way: TrainingLoad(config_of(options, world.size, way), world) for way in ways}
         loads["apart"] = TrainingLoad(config_of(options, world.size, "flat"), world, apart=True)
         for load in loads.values():
@@ -199,13 +192,8 @@ def measured_network(times: Times, hosts: int, link: int, parameters: int) -> tu
 
 def predicted_step_s(
     times: Times, way: str, batch: int, hosts: int, per_host: int, link: int, parameters: int
-) -> float | None:
-    """A step by the communication model of `vernier plan`, from the time without exchange and the network as measured.
-
-    None for what the model does not cover.
-    """
-    if way == "powersgd":
-        return None
+) -> float:
+    """A step by the communication model of `vernier plan`, from the time without exchange and the measured network."""
     apart_s, devices = statistics.median(times["apart"][APART]), hosts * per_host
     gb_s, latency_us = measured_network(times, hosts, link, parameters)
     work = Workload(
@@ -213,7 +201,7 @@ def predicted_step_s(
         measured_batch=batch,
         gradient_bytes=parameters * (2 if way == "bf16" else 4),
         bucket_bytes=(1 if way == "buckets-1" else 25) << 20,
-        one_ring=way != "hierarchical",
+        one_ring=True,
         spread=0.0,
     )
     network = Network(
@@ -230,7 +218,7 @@ def predicted_step_s(
 def print_rows(case: str, times: Times, parameters: int, options: argparse.Namespace) -> None:
     """One row per link and way, and below each link how the other ways compare with the first one."""
     hosts, per_host = map(int, case.split("x"))
-    ways, apart_s = ways_of(options, per_host), statistics.median(times["apart"][APART])
+    ways, apart_s = options.ways.split(","), statistics.median(times["apart"][APART])
     for link in links_of(options):
         gb_s, latency_us = measured_network(times, hosts, link, parameters)
         for way in ways:
@@ -240,11 +228,8 @@ def print_rows(case: str, times: Times, parameters: int, options: argparse.Names
             cells = [f"{case.replace('x', ' x ')}" + (f", {way}" if len(ways) > 1 else ""), f"{link:,} Mbit/s"]
             cells += [f"{100 * 8e3 * gb_s / link:.0f} %, {1e-3 * latency_us:.1f} ms"]
             cells += [f"{format_median([1e3 * s for s in seconds], 0)} ms"]
-            if expected_s is None:
-                cells += ["", "", f"{100 * apart_s / step_s:.0f} %", ""]
-            else:
-                cells += [f"{1e3 * expected_s:.0f} ms", f"{100 * (expected_s / step_s - 1):+.0f} %"]
-                cells += [f"{100 * apart_s / step_s:.0f} %", f"{100 * apart_s / expected_s:.0f} %"]
+            cells += [f"{1e3 * expected_s:.0f} ms", f"{100 * (expected_s / step_s - 1):+.0f} %"]
+            cells += [f"{100 * apart_s / step_s:.0f} %", f"{100 * apart_s / expected_s:.0f} %"]
             print(f"| {' | '.join(cells)} |", flush=True)
         for way in ways[1:]:
             ratios = [a / b for a, b in zip(times[way][link], times[ways[0]][link], strict=True)]
@@ -257,7 +242,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--model", default="shapes-quick")
     parser.add_argument("--px", type=int, default=32)
-    parser.add_argument("--ways", default="flat,hierarchical", help=", ".join(WAYS))
+    parser.add_argument("--ways", default="flat", help=", ".join(WAYS))
     parser.add_argument("--links", default="10,100,1000", help="Mbit/s")
     parser.add_argument("--batch", type=int, default=2, help="images per process")
     parser.add_argument("--raw", help="append all times to this file, as JSON")

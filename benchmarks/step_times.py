@@ -23,7 +23,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it,
 import torch
 
 from vernier.clock import now_s, utc_stamp
-from vernier.config import Config, Data, Eval, Limits, Machine, Model, Optim, Recipe, Schedule
+from vernier.config import Config, Data, Eval, Limits, Machine, Model, Recipe, Schedule
 from vernier.data.loading.loader import Batch
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import resolve
@@ -31,8 +31,9 @@ from vernier.engine.observe import Observers, Recorder
 from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.stop import StopFlag
-from vernier.measure.machine.environment import collect_environment
-from vernier.measure.statistics.estimates import quantile_estimate
+from vernier.measure.environment import collect_environment
+from vernier.measure.estimates import quantile_estimate
+from vernier.optim.kinds.sgd import Sgd
 from vernier.records.run import Progress
 from vernier.store import RunDir
 
@@ -48,7 +49,7 @@ def build_job(root: Path, options: argparse.Namespace) -> Job:
         global_batch=BATCH,
         model=Model(name="resnet8-small"),
         data=Data(source=str(data), image_px=PX, eval_px=PX, eval_short_side_px=PX),
-        optim=Optim(lr=1e-4),
+        optim=Sgd(lr=1e-4),
         schedule=Schedule(epochs=1e6),
         eval=Eval(every_epochs=0),
     )

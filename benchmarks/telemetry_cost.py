@@ -3,7 +3,7 @@
 Both sides run the code path of `vernier train`. One samples the sensors at 10 Hz and writes every event; the other
 does neither. Blocks of steps alternate in random order, so that other programs disturb both sides alike. Printed are
 the ratios of CPU time of all threads, which other programs disturb least, and of wall time: by
-`vernier.measure.statistics.comparison`, as `vernier compare` does it, and as the median over rounds, which a few
+`vernier.lab.statistics.comparison`, as `vernier compare` does it, and as the median over rounds, which a few
 disturbed blocks do not change. For machines that are too noisy for either: the CPU time of the sampling thread and of
 writing events, by their own clocks.
 
@@ -28,7 +28,7 @@ from vernier.engine.observe import Observers, Recorder, Telemetry
 from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job
 from vernier.engine.training.stop import StopFlag
-from vernier.measure.statistics.comparison import Trace, compare
+from vernier.lab.statistics.comparison import Trace, compare
 from vernier.records.events import Event
 from vernier.records.run import Progress
 from vernier.records.telemetry import TelemetryEnd, decode_telemetry

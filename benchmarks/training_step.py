@@ -33,7 +33,8 @@ from typing import Any
 
 from vernier.api.starting import limit_spinning
 from vernier.clock import now_s, process_cpu_s, utc_stamp
-from vernier.config import Augment, Config, Data, Eval, Machine, Model, Optim, Recipe, Schedule
+from vernier.config import Augment, Config, Data, Eval, Machine, Model, Recipe, Schedule
+from vernier.optim.kinds.sgd import Sgd
 
 BATCH = {"resnet50": 16, "resnext101-32x4d": 8, "ssd300-resnet34": 8}
 OTHERS = ("torchvision", "torchvision-compile", "timm", "timm-compile")
@@ -85,7 +86,7 @@ def step_config(network: str, count: int, image_px: int, machine: Machine, *, so
         model=Model(name=network),
         augment=Augment(crop="none" if source == "static" else "random-resized"),
         data=Data(source=source, image_px=image_px, eval_px=image_px, **short_side),
-        optim=Optim(lr=1e-4),
+        optim=Sgd(lr=1e-4),
         schedule=Schedule(epochs=1e6),
         eval=Eval(every_epochs=0),
     )
@@ -245,7 +246,7 @@ def ratio(arm: Arm, reference: Arm) -> str:
 
 
 def show(network: str, count: int, arms: dict[str, Arm], rounds: int, block: int) -> None:
-    from vernier.measure.machine.environment import collect_environment
+    from vernier.measure.environment import collect_environment
 
     environment = collect_environment([], "cpu", os.cpu_count() or 1)
     print(

@@ -44,13 +44,13 @@ TRICKS: dict[str, dict[str, list[str]]] = {
 
 def train_without_whitening(arguments: list[str]) -> int:
     from vernier.cli import main as vernier
-    from vernier.engine.training import setup
+    from vernier.engine import starting_weights
 
     def learn_stem(model: Any, *_: object, **__: object) -> tuple[str, ...]:
         model.conv1.weight.requires_grad_(True)
         return ("conv1 begins with random weights and learns",)
 
-    setup.whiten_stem = learn_stem
+    starting_weights.prepare_from_images = learn_stem
     return vernier(arguments)
 
 

@@ -3,7 +3,7 @@
 Usage: python benchmarks/virtual_devices.py [--fleets 1000] [--devices 32] [--repeats 5] [--seed 1] [--json]
 
 Every fleet has normal devices that differ a little, one per host, repeats that differ more, a few disturbed repeats,
-and up to six devices that are slow by the same 5 to 20 %: those of `vernier study simulate`. Passes when every slow
+and up to six devices that are slow by the same 5 to 20 % (simulated_fleet.py). Passes when every slow
 device is found and at most 1 % of the normal ones are called slow. The figures are those of `vernier study analyze`.
 """
 
@@ -12,16 +12,16 @@ import json
 import sys
 
 import numpy as np
+from simulated_fleet import FleetSettings, device_names, draw_fleet, fleet_table
 
-from vernier.measure.study.analysis import Table, judge_devices
-from vernier.measure.study.simulation import FleetSettings, device_names, draw_fleet, fleet_table
+from vernier.lab.study.analysis import Table, judge_devices
 
 BETWEEN, REPEATS, DISTURBED = 0.006, 0.008, 0.03
 LEAST_SLOWDOWN, MOST_SLOWDOWN, FALSE_ALARMS = 0.05, 0.20, 0.01
 
 
 def fleet(rng: np.random.Generator, count: int, repeats: int) -> tuple[Table, set[str]]:
-    """A fleet of `vernier study simulate`, and the names of its slow devices."""
+    """A simulated fleet, and the names of its slow devices."""
     settings = FleetSettings(
         devices=count,
         per_host=1,

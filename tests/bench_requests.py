@@ -1,6 +1,6 @@
 import pytest
 
-from vernier.measure.bench import session
+from vernier.lab.bench import session
 from vernier.records.bench import BenchRequest
 
 

@@ -103,6 +103,5 @@ def configured(words: tuple[str, ...]) -> Config | None:
     recipe = getattr(request, "recipe", None) if takes_recipe(words) or words[0] == "recipes" else None
     named = isinstance(recipe, str) and not PLACEHOLDER.fullmatch(recipe)
     config = book.load(recipe) if named and isinstance(recipe, str) else Config()
-    for assignment in getattr(request, "settings", ()):
-        config = override_from_text(config, assignment)
+    config = override_from_text(config, *getattr(request, "settings", ()))
     return config if named else None

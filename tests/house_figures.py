@@ -11,16 +11,15 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "vernier"
 MAX_LINE = 120
 PARTS: dict[str, tuple[str, ...]] = {
-    "edges": ("cli", "api", "requests", "config"),
-    "training": ("engine", "tasks", "optim", "models", "recipes"),
-    "data": ("data", "devices"),
-    "measuring": ("measure",),
-    "reports": ("report", "records", "store"),
-    "kernels": ("kernels",),
+    "core": (
+        *("requests", "cli", "api", "config", "recipes", "records", "store", "models", "data", "tasks"),
+        *("optim", "devices", "measure", "engine", "report"),
+    ),
+    "lab": ("lab",),
     "compat": ("compat",),
-    "foundation": (),
+    "kernels": ("kernels",),
 }
-"""Parts of the source: the packages of each. The foundation is what is in no package."""
+"""Parts of the source: the packages of each. The core has the modules that are in no package, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +74,8 @@ def _tokens(text: str, tree: ast.Module) -> list[tokenize.TokenInfo]:
 
 def files_of(part: str) -> list[Path]:
     """The modules of a part."""
-    if PARTS[part]:
-        return [path for package in PARTS[part] for path in sorted((SOURCE / package).rglob("*.py"))]
-    return sorted(SOURCE.glob("*.py"))
+    inside = [path for package in PARTS[part] for path in sorted((SOURCE / package).rglob("*.py"))]
+    return [*sorted(SOURCE.glob("*.py")), *inside] if part == "core" else inside
 
 
 def measure(files: Sequence[Path] | None = None) -> Figures:

@@ -12,7 +12,7 @@ from vernier.devices.cpu import Cpu
 from vernier.engine.processes.affinity import bind_cores
 from vernier.engine.processes.launch import Topology
 from vernier.errors import ConfigError
-from vernier.measure.study.run import StudySettings, find_targets
+from vernier.lab.study.run import StudySettings, find_targets
 
 
 def test_the_cores_of_this_process_are_those_it_is_bound_to() -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.conftest import REPO
 from tests.documented import DOCS, Fence, Shown, commands, configured, fences, parsed
 from vernier.cli.commands import OTHER_NAMES, SECTIONS
 from vernier.devices import Device
+from vernier.models.contract import Family
 
 PAGES = [*sorted(DOCS.rglob("*.md")), REPO / "README.md", REPO / "CONTRIBUTING.md"]
 WIDEST = 100
@@ -167,6 +169,13 @@ def test_the_device_that_is_shown_is_the_one_that_is_tested() -> None:
     page = (DOCS / "add-a-device.md").read_text(encoding="utf-8")
     for name in ("pyproject.toml", "vernier_rgpu.py"):
         assert (REPO / "tests" / "rgpu_plugin" / name).read_text(encoding="utf-8").rstrip() in page, name
+
+
+def test_the_model_that_is_shown_is_the_one_that_is_tested() -> None:
+    page = (DOCS / "add-a-model.md").read_text(encoding="utf-8")
+    for name in ("pyproject.toml", "vernier_plain.py"):
+        assert (REPO / "tests" / "model_plugin" / name).read_text(encoding="utf-8").rstrip() in page, name
+    assert {field.name for field in fields(Family)} <= set(re.findall(r"`(\w+)`", page))
 
 
 def test_the_contract_of_a_device_is_documented_in_full() -> None:

@@ -1,6 +1,7 @@
 """Plug-ins: loaded from installed packages, a built-in name first, and an error with what would work otherwise."""
 
 from collections.abc import Callable
+from numbers import Number
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from vernier import plugins
 from vernier.errors import ConfigError
 from vernier.kernels.winograd import Winograd
-from vernier.plugins import describe_failures, load_group, load_plugin
+from vernier.plugins import describe_failures, load_group, load_kinds, load_plugin
 
 Install = Callable[..., None]
 
@@ -85,3 +86,22 @@ def test_a_plugin_that_fails_leaves_the_others_usable_and_is_named(install: Inst
     install("fast", "PLUGIN = 7", package="fast_convolutions")
     assert load_group(group, int) == {"fast": 7}
     assert describe_failures(group) == " Could not be loaded: broken_convolutions:PLUGIN (no driver)."
+
+
+def test_kinds_are_the_files_of_a_package_then_plugins_and_a_built_in_name_keeps_its_meaning(
+    install: Install, group: str, tmp_path: Path
+) -> None:
+    """To add one is to add a file."""
+    kind = "from numbers import Number\n\nclass {0}(Number):\n    name = '{0}'\n"
+    (tmp_path / "own_numbers").mkdir()
+    for name in ("__init__", "a", "b"):
+        (tmp_path / "own_numbers" / f"{name}.py").write_text("" if name == "__init__" else kind.format(name))
+    install("b", f"{kind.format('b')}\nPLUGIN = b", package="other_b")
+    install("c", f"{kind.format('c')}\nPLUGIN = c", package="other_c")
+    install("d", "PLUGIN = int", package="no_kind")  # of another class: not one of them
+    kinds = load_kinds.__wrapped__("own_numbers", group, Number)
+    assert {name: each.__module__ for name, each in kinds.items()} == {
+        "a": "own_numbers.a",
+        "b": "own_numbers.b",
+        "c": "other_c",
+    }

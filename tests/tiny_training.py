@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vernier.config import Augment, Config, Data, Machine, Model, Optim, Recipe, Schedule, override
+from vernier.config import Augment, Config, Data, Machine, Model, Recipe, Schedule, override
 from vernier.engine.training.session import Outcome, train
+from vernier.optim.kinds.sgd import Sgd
 from vernier.recipes import load
 from vernier.records.events import Event
 from vernier.store import RunDir
@@ -20,7 +21,7 @@ def tiny_config(shapes: Path, **recipe: Any) -> Config:
         "model": Model(name="resnet8-small", width=8),
         "data": Data(source=str(shapes), image_px=32, eval_px=32, eval_short_side_px=32),
         "augment": Augment(crop="pad"),
-        "optim": Optim(lr=0.05),
+        "optim": Sgd(lr=0.05),
         "schedule": Schedule(epochs=2.0),
     }
     return Config(recipe=Recipe(**{**defaults, **recipe}), machine=Machine(threads=1, eval_batch=16))

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from vernier.measure.statistics import comparison, runs
-from vernier.measure.statistics.estimates import Floats
+from vernier.lab.statistics import comparison
+from vernier.measure import runs
+from vernier.measure.estimates import Floats
 
 Rng = np.random.Generator
 COVER, FALSE_CALLS, POWER = (0.94, 0.96), 0.055, (0.76, 0.84)

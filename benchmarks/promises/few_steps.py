@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from promises.intervals import correlated, coverage
 
-from vernier.measure.statistics import estimates as statistics
-from vernier.measure.statistics.estimates import Floats
+from vernier.measure import estimates as statistics
+from vernier.measure.estimates import Floats
 
 Rng = np.random.Generator
 STEPS = (10, 20, 30, 60, 100, 200, 500, 1000, 2000)

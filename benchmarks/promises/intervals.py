@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from vernier.measure.bench import measuring as bench
-from vernier.measure.statistics import comparison
-from vernier.measure.statistics import estimates as statistics
-from vernier.measure.statistics.estimates import Floats
+from vernier.lab.bench import measuring as bench
+from vernier.lab.statistics import comparison
+from vernier.measure import estimates as statistics
+from vernier.measure.estimates import Floats
 
 Rng = np.random.Generator
 COVER, FALSE_CALLS, POWER, SLOWDOWN = (0.93, 0.97), 0.06, 0.95, 0.02

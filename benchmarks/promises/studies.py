@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from vernier.measure.statistics.estimates import Floats
-from vernier.measure.study import design, noise, variance
+from vernier.lab.study import design, noise, variance
+from vernier.measure.estimates import Floats
 
 Rng = np.random.Generator
 DEVICES, REPEATS, SLOWER = (3, 4, 5, 8, 16, 32, 100, 400), (2, 3, 5, 10), (0.03, 0.05, 0.10)

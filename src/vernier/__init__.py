@@ -13,6 +13,7 @@ vernier` takes milliseconds, and PyTorch comes with the first function that need
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False  # without `typing`, which takes longer to import than everything else before signals are caught
@@ -41,36 +42,10 @@ _HOMES = {
     "predict": "vernier.api.models",
     "export": "vernier.api.models",
     "Export": "vernier.api.models",
-    "bench_train": "vernier.api.benchmarks",
-    "bench_infer": "vernier.api.benchmarks",
-    "bench_scaling": "vernier.api.benchmarks",
-    "bench_data": "vernier.api.benchmarks",
-    "bench": "vernier.api.benchmarks",
-    "Benchmark": "vernier.api.benchmarks",
-    "tune_train": "vernier.api.tuning",
-    "tune_infer": "vernier.api.tuning",
-    "tune": "vernier.api.tuning",
-    "Tuning": "vernier.api.tuning",
-    "profile_train": "vernier.api.profiling",
-    "profile_infer": "vernier.api.profiling",
-    "compare": "vernier.api.comparisons",
-    "Comparison": "vernier.api.comparisons",
-    "plan": "vernier.api.planning",
-    "submit": "vernier.api.planning",
-    "study_run": "vernier.api.studies",
-    "study_analyze": "vernier.api.studies",
-    "study_baseline": "vernier.api.studies",
-    "study_check": "vernier.api.studies",
-    "study_merge": "vernier.api.studies",
-    "study_simulate": "vernier.api.studies",
-    "study_design": "vernier.api.studies",
-    "study": "vernier.api.studies",
-    "Study": "vernier.api.studies",
     "report": "vernier.api.reports",
     "convert": "vernier.api.reports",
     "list_recipes": "vernier.api.catalog",
     "list_models": "vernier.api.catalog",
-    "doctor": "vernier.api.catalog",
     "data_make": "vernier.api.data",
     "data_prepare": "vernier.api.data",
     "data_verify": "vernier.api.data",
@@ -82,28 +57,40 @@ _HOMES = {
 }
 """Where each public name comes from. `report` is also a package, which can be called: see `_Callable`."""
 
-__all__ = ["__version__", *_HOMES]
+
+def public_names() -> dict[str, str]:
+    """Every public name, and the module that it comes from: the core's, then those of packages that plug in."""
+    from .requests.registry import FUNCTIONS
+
+    return {**FUNCTIONS, **_HOMES}
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in _HOMES:
-        raise AttributeError(f"module 'vernier' has no attribute {name!r}")
+    if name == "__all__":
+        return ["__version__", *public_names()]
     if name == "report":
         return import_module("vernier.report")
-    return getattr(import_module(_HOMES[name]), name)
+    # Python asks here before it imports a module of that name, and tools look for many names that begin with an
+    # underscore: neither imports anything, so that signals are caught before everything else.
+    paths = (f"{__path__[0]}/{name}.py", f"{__path__[0]}/{name}/__init__.py")
+    inside = name.startswith("_") or any(os.access(path, os.R_OK) for path in paths)
+    home = _HOMES.get(name) or (None if inside else public_names().get(name))
+    if home is None:
+        raise AttributeError(f"module 'vernier' has no attribute {name!r}")
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return ["__version__", *sorted(public_names())]
 
 
 class _Callable(type(sys)):  # type: ignore[misc]
     """The package `vernier.report`, which is also the function: `vernier.report(runs, out="page.html")`."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Path:
-        from vernier.api.reports import report
+        from .api.reports import report
 
         path: Path = report(*arguments, **options)
         return path

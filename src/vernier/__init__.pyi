@@ -8,38 +8,38 @@ from typing import Literal
 
 from torch import nn
 
-from vernier.api.benchmarks import Benchmark as Benchmark
-from vernier.api.benchmarks import LoaderBenchmark
-from vernier.api.benchmarks import bench as bench
 from vernier.api.catalog import ModelRow
-from vernier.api.comparisons import Comparison as Comparison
 from vernier.api.data import Inspection
 from vernier.api.finetuning import FinetunedRun as FinetunedRun
 from vernier.api.models import Export as Export
 from vernier.api.models import Model as Model
 from vernier.api.models import Prediction as Prediction
 from vernier.api.models import predict as predict
-from vernier.api.planning import PlanAccuracy, ScalingPlan, SubmittableJob
-from vernier.api.profiling import Profile
 from vernier.api.reports import Converted
 from vernier.api.runs import Events as Events
 from vernier.api.runs import Records
 from vernier.api.runs import Result as Result
 from vernier.api.runs import Run as Run
 from vernier.api.runs import open_run as open_run
-from vernier.api.studies import MeasuredStudy, MergedStudy, SimulatedFleet
-from vernier.api.studies import Study as Study
-from vernier.api.studies import study as study
-from vernier.api.tuning import Tuning as Tuning
-from vernier.api.tuning import tune as tune
 from vernier.api.wording import Interrupted as Interrupted
 from vernier.data.preparing.packing import PackedSplit
 from vernier.data.preparing.verify import VerifyResult
 from vernier.errors import ConfigError as ConfigError
 from vernier.errors import RunFailed as RunFailed
-from vernier.measure.machine.doctor import DevicesPage, Examination
-from vernier.measure.planning.explain import Explanation
-from vernier.measure.study.design import DesignAnswer
+from vernier.lab.api.benchmarks import Benchmark as Benchmark
+from vernier.lab.api.benchmarks import LoaderBenchmark
+from vernier.lab.api.benchmarks import bench as bench
+from vernier.lab.api.comparisons import Comparison as Comparison
+from vernier.lab.api.planning import ScalingPlan, SubmittableJob
+from vernier.lab.api.profiling import Profile
+from vernier.lab.api.studies import MeasuredStudy, MergedStudy
+from vernier.lab.api.studies import Study as Study
+from vernier.lab.api.studies import study as study
+from vernier.lab.api.tuning import Tuning as Tuning
+from vernier.lab.api.tuning import tune as tune
+from vernier.lab.machine.doctor import DevicesPage, Examination
+from vernier.lab.study.design import DesignAnswer
+from vernier.measure.explain import Explanation
 from vernier.recipes import RecipeRow
 from vernier.records.run import EvaluationReport
 from vernier.records.study import Baseline, CheckResult
@@ -100,7 +100,6 @@ __all__ = [
     "study_design",
     "study_merge",
     "study_run",
-    "study_simulate",
     "submit",
     "train",
     "tune",
@@ -108,6 +107,265 @@ __all__ = [
     "tune_train",
 ]
 
+def bench_train(
+    recipe: StrPath | None = None,
+    *,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    device: str | None = None,
+    data: StrPath | None = None,
+    model: str | None = None,
+    repeats: int = 5,
+    max_time: str = "20s",
+    steps: int | None = None,
+    target_width: float | str | None = None,
+    seed: int = 0,
+    out: StrPath = "runs",
+    batch: int | Sequence[int] = (),
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | Sequence[Literal["fp32", "tf32", "bf16", "fp16"]] = (),
+    mode: Literal["eager", "compile", "trace"] | Sequence[Literal["eager", "compile", "trace"]] = (),
+    against: str | None = None,
+    tolerance: float | str = "1%",
+    memory_limit: float | None = None,
+    raport: StrPath | None = None,
+    dllogger: StrPath | None = None,
+    procs: str | Sequence[str] = (),
+) -> Benchmark: ...
+def bench_infer(
+    recipe: StrPath | None = None,
+    *,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    device: str | None = None,
+    data: StrPath | None = None,
+    model: str | None = None,
+    repeats: int = 5,
+    max_time: str = "20s",
+    steps: int | None = None,
+    target_width: float | str | None = None,
+    seed: int = 0,
+    out: StrPath = "runs",
+    batch: int | Sequence[int] = (),
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | Sequence[Literal["fp32", "tf32", "bf16", "fp16"]] = (),
+    mode: Literal["eager", "compile", "trace"] | Sequence[Literal["eager", "compile", "trace"]] = (),
+    against: str | None = None,
+    tolerance: float | str = "1%",
+    memory_limit: float | None = None,
+    raport: StrPath | None = None,
+    dllogger: StrPath | None = None,
+    engine: Literal["torch", "onnxruntime", "openvino", "auto"]
+    | Sequence[Literal["torch", "onnxruntime", "openvino", "auto"]] = (),
+    int8: bool = False,
+    scenarios: Literal["offline", "single-stream", "server"]
+    | Sequence[Literal["offline", "single-stream", "server"]] = ("offline",),
+    loads: float | str | Sequence[float | str] = ("50%", "80%"),
+    arrival_rate: float | None = None,
+) -> Benchmark: ...
+def bench_scaling(
+    recipe: StrPath | None = None,
+    *,
+    mode: Literal["eager", "compile", "trace"] | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    device: str | None = None,
+    data: StrPath | None = None,
+    model: str | None = None,
+    repeats: int = 5,
+    max_time: str = "20s",
+    steps: int | None = None,
+    target_width: float | str | None = None,
+    seed: int = 0,
+    out: StrPath = "runs",
+    procs: str | Sequence[str],
+    batch: int | None = None,
+    strong: bool = False,
+    apart: bool = False,
+) -> Benchmark: ...
+def bench_data(
+    recipe: StrPath | None = None,
+    *,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    data: StrPath,
+    against: Literal["compiled"] | Sequence[Literal["compiled"]] = (),
+    workers: int | None = None,
+    rounds: int = 10,
+    images: int = 500,
+    image_px: int | None = None,
+    shard_cache_gb: float | None = None,
+) -> LoaderBenchmark: ...
+def tune_train(
+    recipe: StrPath | None = None,
+    *,
+    procs: int | None = None,
+    quiet: bool = False,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    settings: Mapping[str, object] | None = None,
+    device: str | None = None,
+    data: StrPath | None = None,
+    model: str | None = None,
+    time: str = "10m",
+    out: StrPath = "machine.toml",
+    overwrite: bool = False,
+    seed: int = 0,
+    batch: int | None = None,
+    allow_split: bool = False,
+) -> Tuning: ...
+def tune_infer(
+    recipe: StrPath | None = None,
+    *,
+    quiet: bool = False,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    settings: Mapping[str, object] | None = None,
+    device: str | None = None,
+    data: StrPath | None = None,
+    model: str | None = None,
+    time: str = "10m",
+    out: StrPath = "machine.toml",
+    overwrite: bool = False,
+    seed: int = 0,
+    batch: int | None = None,
+) -> Tuning: ...
+def profile_train(
+    recipe: StrPath | None = None,
+    *,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    mode: Literal["eager", "compile", "trace"] | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    device: str | None = None,
+    data: StrPath | None = None,
+    model: str | None = None,
+    range: str = "11:15",
+    out: StrPath = "runs",
+    batch: int | None = None,
+) -> Profile: ...
+def profile_infer(
+    recipe: StrPath | None = None,
+    *,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    mode: Literal["eager", "compile", "trace"] | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    device: str | None = None,
+    data: StrPath | None = None,
+    model: str | None = None,
+    range: str = "11:15",
+    out: StrPath = "runs",
+    batch: int | None = None,
+) -> Profile: ...
+def compare(
+    a: StrPath | Sequence[StrPath],
+    b: StrPath | Sequence[StrPath],
+    *,
+    tolerance: float | str = "1%",
+    different_work: bool = False,
+    single_runs: bool = False,
+) -> Comparison: ...
+def plan(
+    recipe: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+    bench: str,
+    devices: str = "8..4096",
+    batch: int | None = None,
+    weak: bool = False,
+    watts: float | None = None,
+    convert: bool = False,
+    network: Literal[
+        "ethernet-10g", "ethernet-100g", "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "hls-1"
+    ] = "ethernet-100g",
+    per_host: int | None = None,
+    link_gb_s: float | None = None,
+    host_gb_s: float | None = None,
+    host_us: float | None = None,
+    input_img_s: float | None = None,
+    spread: float | str | None = None,
+) -> ScalingPlan: ...
+def submit(
+    recipe: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+    to: Literal["slurm", "kubernetes", "ssh"],
+    machine: StrPath,
+    out: StrPath | None = None,
+) -> SubmittableJob: ...
+def study_run(
+    *,
+    quiet: bool = False,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    device: str | None = None,
+    workload: Literal["resnet50", "sgemm", "bandwidth", "shapes"] = "resnet50",
+    iterations: int = 500,
+    repeats: int = 5,
+    batch: int = 64,
+    out: StrPath | None = None,
+    allow_slow: bool = False,
+    per: Literal["core", "socket"] = "core",
+    virtual: int = 0,
+    slow: Mapping[str, str] | str | None = None,
+    pause: str = "5s",
+    kernels: int = 3,
+    seed: int = 0,
+) -> MeasuredStudy: ...
+def study_analyze(
+    sources: StrPath | Sequence[StrPath],
+    *,
+    columns: Mapping[str, str] | str | None = None,
+    units: Mapping[str, str] | str | None = None,
+    matter: float | str = "1%",
+    drop_duplicates: bool = False,
+) -> Study: ...
+def study_baseline(
+    sources: StrPath | Sequence[StrPath],
+    *,
+    columns: Mapping[str, str] | str | None = None,
+    units: Mapping[str, str] | str | None = None,
+    out: StrPath,
+) -> Baseline: ...
+def study_check(
+    sources: StrPath | Sequence[StrPath],
+    *,
+    columns: Mapping[str, str] | str | None = None,
+    units: Mapping[str, str] | str | None = None,
+    baseline: StrPath,
+    matter: float | str = "1%",
+) -> CheckResult: ...
+def study_merge(
+    sources: StrPath | Sequence[StrPath],
+    *,
+    out: StrPath,
+) -> MergedStudy: ...
+def study_design(
+    *,
+    columns: Mapping[str, str] | str | None = None,
+    units: Mapping[str, str] | str | None = None,
+    devices: int = 64,
+    repeats: int = 3,
+    find: float | str = "3%",
+    pilot: StrPath | None = None,
+    spread: float | str | None = None,
+    noise: float | str | None = None,
+    repeat_time: str = "60s",
+    per_host: int = 4,
+    disturbed: float | str = "3%",
+    fleets: int | None = None,
+    seed: int = 0,
+) -> DesignAnswer: ...
+def doctor(
+    *,
+    device: str | None = None,
+    quiet: bool = False,
+    probe: bool = True,
+    time: str = "10s",
+    test_devices: bool = False,
+) -> Examination | DevicesPage: ...
 def train(
     recipe: StrPath | None = None,
     *,
@@ -302,279 +560,6 @@ def export(
     data: StrPath | None = None,
     card: bool = True,
 ) -> Export: ...
-def bench_train(
-    recipe: StrPath | None = None,
-    *,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
-    repeats: int = 5,
-    max_time: str = "20s",
-    steps: int | None = None,
-    target_width: float | str | None = None,
-    seed: int = 0,
-    out: StrPath = "runs",
-    batch: int | Sequence[int] = (),
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | Sequence[Literal["fp32", "tf32", "bf16", "fp16"]] = (),
-    mode: Literal["eager", "compile", "trace"] | Sequence[Literal["eager", "compile", "trace"]] = (),
-    against: str | None = None,
-    tolerance: float | str = "1%",
-    memory_limit: float | None = None,
-    raport: StrPath | None = None,
-    dllogger: StrPath | None = None,
-    procs: str | Sequence[str] = (),
-) -> Benchmark: ...
-def bench_infer(
-    recipe: StrPath | None = None,
-    *,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
-    repeats: int = 5,
-    max_time: str = "20s",
-    steps: int | None = None,
-    target_width: float | str | None = None,
-    seed: int = 0,
-    out: StrPath = "runs",
-    batch: int | Sequence[int] = (),
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | Sequence[Literal["fp32", "tf32", "bf16", "fp16"]] = (),
-    mode: Literal["eager", "compile", "trace"] | Sequence[Literal["eager", "compile", "trace"]] = (),
-    against: str | None = None,
-    tolerance: float | str = "1%",
-    memory_limit: float | None = None,
-    raport: StrPath | None = None,
-    dllogger: StrPath | None = None,
-    engine: Literal["torch", "onnxruntime", "openvino", "auto"]
-    | Sequence[Literal["torch", "onnxruntime", "openvino", "auto"]] = (),
-    int8: bool = False,
-    scenarios: Literal["offline", "single-stream", "server"]
-    | Sequence[Literal["offline", "single-stream", "server"]] = ("offline",),
-    loads: float | str | Sequence[float | str] = ("50%", "80%"),
-    arrival_rate: float | None = None,
-) -> Benchmark: ...
-def bench_scaling(
-    recipe: StrPath | None = None,
-    *,
-    mode: Literal["eager", "compile", "trace"] | None = None,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
-    repeats: int = 5,
-    max_time: str = "20s",
-    steps: int | None = None,
-    target_width: float | str | None = None,
-    seed: int = 0,
-    out: StrPath = "runs",
-    procs: str | Sequence[str],
-    batch: int | None = None,
-    strong: bool = False,
-    apart: bool = False,
-) -> Benchmark: ...
-def bench_data(
-    recipe: StrPath | None = None,
-    *,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    data: StrPath,
-    against: Literal["compiled", "pillow", "dali"] | Sequence[Literal["compiled", "pillow", "dali"]] = (),
-    workers: int | None = None,
-    rounds: int = 10,
-    images: int = 500,
-    image_px: int | None = None,
-    shard_cache_gb: float | None = None,
-) -> LoaderBenchmark: ...
-def tune_train(
-    recipe: StrPath | None = None,
-    *,
-    procs: int | None = None,
-    quiet: bool = False,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    settings: Mapping[str, object] | None = None,
-    device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
-    time: str = "10m",
-    out: StrPath = "machine.toml",
-    overwrite: bool = False,
-    seed: int = 0,
-    batch: int | None = None,
-    allow_split: bool = False,
-) -> Tuning: ...
-def tune_infer(
-    recipe: StrPath | None = None,
-    *,
-    quiet: bool = False,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    settings: Mapping[str, object] | None = None,
-    device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
-    time: str = "10m",
-    out: StrPath = "machine.toml",
-    overwrite: bool = False,
-    seed: int = 0,
-    batch: int | None = None,
-) -> Tuning: ...
-def profile_train(
-    recipe: StrPath | None = None,
-    *,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    mode: Literal["eager", "compile", "trace"] | None = None,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
-    range: str = "11:15",
-    out: StrPath = "runs",
-    batch: int | None = None,
-) -> Profile: ...
-def profile_infer(
-    recipe: StrPath | None = None,
-    *,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    mode: Literal["eager", "compile", "trace"] | None = None,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
-    range: str = "11:15",
-    out: StrPath = "runs",
-    batch: int | None = None,
-) -> Profile: ...
-def compare(
-    a: StrPath | Sequence[StrPath],
-    b: StrPath | Sequence[StrPath],
-    *,
-    tolerance: float | str = "1%",
-    different_work: bool = False,
-    single_runs: bool = False,
-) -> Comparison: ...
-def plan(
-    recipe: str | None = None,
-    *,
-    settings: Mapping[str, object] | None = None,
-    bench: str | None = None,
-    devices: str = "8..4096",
-    batch: int | None = None,
-    weak: bool = False,
-    watts: float | None = None,
-    convert: bool = False,
-    accuracy: bool = False,
-    network: Literal[
-        "ethernet-10g", "ethernet-100g", "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "hls-1"
-    ] = "ethernet-100g",
-    per_host: int | None = None,
-    link_gb_s: float | None = None,
-    host_gb_s: float | None = None,
-    host_us: float | None = None,
-    input_img_s: float | None = None,
-    spread: float | str | None = None,
-) -> ScalingPlan | PlanAccuracy: ...
-def submit(
-    recipe: str,
-    *,
-    settings: Mapping[str, object] | None = None,
-    to: Literal["slurm", "kubernetes", "ssh"],
-    machine: StrPath,
-    out: StrPath | None = None,
-) -> SubmittableJob: ...
-def study_run(
-    *,
-    quiet: bool = False,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    device: str | None = None,
-    workload: Literal["resnet50", "sgemm", "bandwidth", "shapes"] = "resnet50",
-    iterations: int = 500,
-    repeats: int = 5,
-    batch: int = 64,
-    out: StrPath | None = None,
-    allow_slow: bool = False,
-    per: Literal["core", "socket"] = "core",
-    virtual: int = 0,
-    slow: Mapping[str, str] | str | None = None,
-    pause: str = "5s",
-    kernels: int = 3,
-    seed: int = 0,
-) -> MeasuredStudy: ...
-def study_analyze(
-    sources: StrPath | Sequence[StrPath],
-    *,
-    columns: Mapping[str, str] | str | None = None,
-    units: Mapping[str, str] | str | None = None,
-    matter: float | str = "1%",
-    drop_duplicates: bool = False,
-) -> Study: ...
-def study_baseline(
-    sources: StrPath | Sequence[StrPath],
-    *,
-    columns: Mapping[str, str] | str | None = None,
-    units: Mapping[str, str] | str | None = None,
-    out: StrPath,
-) -> Baseline: ...
-def study_check(
-    sources: StrPath | Sequence[StrPath],
-    *,
-    columns: Mapping[str, str] | str | None = None,
-    units: Mapping[str, str] | str | None = None,
-    baseline: StrPath,
-    matter: float | str = "1%",
-) -> CheckResult: ...
-def study_merge(
-    sources: StrPath | Sequence[StrPath],
-    *,
-    out: StrPath,
-) -> MergedStudy: ...
-def study_simulate(
-    *,
-    devices: int = 64,
-    disturbed: float | str = "3%",
-    per_host: int = 4,
-    seed: int = 0,
-    out: StrPath,
-    repeats: int = 5,
-    slow: int = 0,
-    slow_by: float | str = "5%",
-    throttling: int = 0,
-    failing_coolers: int = 0,
-    spread: float | str = "0.6%",
-    host_spread: float | str = "0%",
-    cabinet_spread: float | str = "0%",
-    noise: float | str = "0.8%",
-    drift: float | str = "0%",
-    missing_sensors: float | str = "0%",
-    hosts_per_cabinet: int = 4,
-    iterations: int = 50,
-) -> SimulatedFleet: ...
-def study_design(
-    *,
-    devices: int = 64,
-    disturbed: float | str = "3%",
-    per_host: int = 4,
-    seed: int = 0,
-    columns: Mapping[str, str] | str | None = None,
-    units: Mapping[str, str] | str | None = None,
-    repeats: int = 3,
-    find: float | str = "3%",
-    pilot: StrPath | None = None,
-    spread: float | str | None = None,
-    noise: float | str | None = None,
-    repeat_time: str = "60s",
-    fleets: int | None = None,
-) -> DesignAnswer: ...
 def report(
     runs: StrPath | Sequence[StrPath],
     *,
@@ -594,14 +579,6 @@ def list_recipes(
 def list_models(
     pattern: str = "*",
 ) -> Records[ModelRow]: ...
-def doctor(
-    *,
-    device: str | None = None,
-    quiet: bool = False,
-    probe: bool = True,
-    time: str = "10s",
-    test_devices: bool = False,
-) -> Examination | DevicesPage: ...
 def data_make(
     name: Literal["shapes"] = "shapes",
     *,
@@ -642,7 +619,6 @@ def data_inspect(
     quiet: bool = False,
     shard_cache_gb: float | None = None,
     sheet: StrPath | None = None,
-    compare_backends: bool = False,
 ) -> Inspection: ...
 def data_get(
     name: Literal["cifar10", "fashion-mnist", "imagenette", "coco"],

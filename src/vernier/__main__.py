@@ -9,7 +9,7 @@ def main() -> int:
     try:
         _open_closed_streams()
         if sys.argv[1:2] == ["__complete"]:
-            from vernier.cli.completion import print_answer
+            from .cli.completion import print_answer
 
             return print_answer(sys.argv[2:])
         from vernier import signals
@@ -17,8 +17,8 @@ def main() -> int:
         if training := sys.argv[1:2] in (["train"], ["finetune"]):
             signals.catch_from_start()
         signals.unblock()
-        from vernier.cli import main as run_command
-        from vernier.report.live.terminal import protect_streams
+        from .cli import main as run_command
+        from .report.live.terminal import protect_streams
 
         protect_streams()
         signals.unwind_from_now()

@@ -22,10 +22,9 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from vernier.references import use
-
 from .errors import ConfigError
 from .folders import cache_home
+from .references import use
 from .wording import printable
 
 VARIABLE = "VERNIER_ADDRESSES"

@@ -4,7 +4,9 @@ Parts of Vernier plug in as outside packages do. Kinds of device are found by `d
 """
 
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from .errors import ConfigError
@@ -32,6 +34,21 @@ def load_group(group: str, kind: type[T]) -> dict[str, T]:
     """Every plug-in of a group by name, Vernier's own first. One that fails to load, or that is of another kind, is
     left out, so that the others stay usable: `describe_failures` has the reasons. A built-in name keeps its meaning."""
     return {name: plugin for name, plugin in _loaded(group)[0].items() if isinstance(plugin, kind)}
+
+
+def only_plugin(group: str) -> Any:
+    """The plug-in of a group that has one at a time, Vernier's own first; None without any."""
+    return next(iter(_loaded(group)[0].values()), None)
+
+
+@cache
+def load_kinds(package: str, group: str, base: type[T]) -> dict[str, type[T]]:
+    """The classes derived from `base` by their `name`: of every file in a package of Vernier, then plug-ins."""
+    own = [import_module(each.name) for each in iter_modules(import_module(package).__path__, f"{package}.")]
+    members = [member for module in own for member in vars(module).values()]
+    # A built-in name keeps its place, by the first of the same two lists, and its meaning, by the last.
+    kinds = [*members, *_loaded(group)[0].values(), *members]
+    return {kind.name: kind for kind in kinds if base in getattr(kind, "__mro__", ())[1:]}
 
 
 def describe_failures(group: str) -> str:

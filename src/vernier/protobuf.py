@@ -8,7 +8,7 @@ import mmap
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-from vernier.errors import ConfigError
+from .errors import ConfigError
 
 Bytes = bytes | mmap.mmap
 _CRC_MASK = 0xA282EAD8

@@ -11,7 +11,7 @@ import signal
 import sys
 from types import FrameType
 
-from vernier.errors import EXIT_STOPPED
+from .errors import EXIT_STOPPED
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 GRACE_S = 10.0

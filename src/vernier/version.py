@@ -6,7 +6,8 @@ shows or records a version calls `describe_version`; the number itself is `verni
 
 from functools import cache
 
-from . import __version__
+from vernier import __version__
+
 from .folders import REPOSITORY
 
 _MODIFIED = "-dirty"

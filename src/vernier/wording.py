@@ -3,6 +3,7 @@ strangers made safe for a terminal."""
 
 import math
 import re
+from collections.abc import Sequence
 
 
 def plural(count: int, word: str) -> str:
@@ -58,3 +59,22 @@ def printable(text: str, *, lines: bool = False) -> str:
     """
     text = text if lines else text.replace("\n", "\\n")
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+_WIDE = 2.0
+"""A range with ends this far apart has no digits in common."""
+
+
+def round_to_range(values: Sequence[float], low: float, high: float) -> list[str]:
+    """Write values with as many digits as an uncertainty from `low` to `high` supports."""
+    if high > _WIDE * low:
+        return [two_digits(value) for value in values]
+    half = (high - low) / 2
+    exponent = math.floor(math.log10(half / 2)) if half > 0 else math.floor(math.log10(abs(values[0]))) - 2
+    return [f"{round(v, -exponent):,.{max(0, -exponent)}f}" for v in values]
+
+
+def with_range(value: float, between: tuple[float, float]) -> str:
+    """A value and its range, with the digits that the range supports."""
+    middle, low, high = round_to_range([value, *between], *between)
+    return middle if low == high else f"{middle} ({low} to {high})"

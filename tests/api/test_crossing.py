@@ -10,7 +10,7 @@ from vernier.api.session import Session
 from vernier.api.wording import PythonWords
 from vernier.cli.wording import ShellWords
 from vernier.errors import ConfigError
-from vernier.requests.comparing import Convert
+from vernier.requests.reports import Convert
 
 MADE = Convert(run="runs/a", to="mllog", out="x")
 

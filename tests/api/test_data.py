@@ -32,12 +32,10 @@ def test_a_set_for_detectors_has_several_objects_per_image(tmp_path: Path) -> No
 
 
 def test_a_set_is_described_by_split(small: Path, tmp_path: Path) -> None:
-    inspection = v.data_inspect(small, sheet=tmp_path / "sheet.png", compare_backends=True)
+    inspection = v.data_inspect(small, sheet=tmp_path / "sheet.png")
     assert {name: facts.images for name, facts in inspection.splits.items()} == {"train": 20, "val": 10}
     assert inspection.sheet == str(tmp_path / "sheet.png")
     assert (tmp_path / "sheet.png").exists()
-    assert inspection.backends
-    assert v.data_inspect(small).backends is None
 
 
 def test_a_folder_without_splits_is_divided_by_a_fraction(small: Path) -> None:

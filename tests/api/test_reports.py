@@ -8,7 +8,7 @@ import vernier as v
 from tests.report.logs.conftest import TIMES
 from tests.report.run_dirs import write_run
 from vernier.api.reports import check_live, write_report
-from vernier.requests.comparing import Report
+from vernier.requests.reports import Report
 
 
 def test_a_report_is_written_and_its_path_returned(tmp_path: Path) -> None:

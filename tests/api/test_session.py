@@ -8,7 +8,7 @@ import pytest
 from vernier.api.session import Session, in_notebook
 from vernier.api.wording import PythonWords
 from vernier.references import use
-from vernier.requests.comparing import Convert
+from vernier.requests.reports import Convert
 
 
 @pytest.fixture

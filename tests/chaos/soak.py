@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from tests.conftest import TINY
-from vernier.measure.statistics.estimates import t_quantile
+from vernier.measure.estimates import t_quantile
 from vernier.records.events import StepEvent
 from vernier.store import find_runs
 

@@ -51,7 +51,7 @@ Vernier = Callable[..., Done]
         ("bench train --precision fp32,b", "fp32,bf16"),
         ("train --set optim.mom", "optim.momentum="),
         ("train --set optim.nesterov=", "optim.nesterov=true optim.nesterov=false"),
-        ("train --set optim.name=la", "optim.name=lars optim.name=lamb"),
+        ("train --set optim.name=la", "optim.name=lamb optim.name=lars"),
         ("train --set optim.lr=", ""),
         ("train --set model.name=resnet8", "model.name=resnet8-small"),
         ("train --set=optim.mom", "--set=optim.momentum="),

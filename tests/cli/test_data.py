@@ -42,11 +42,6 @@ def test_inspect_counts_images_and_draws_a_sheet(vernier_here: Vernier, small: P
     assert [line.split() for line in shown if line.startswith("  images  ")] == [["images", "20"], ["images", "10"]]
 
 
-def test_inspect_compares_decoders(vernier_here: Vernier, small: Path) -> None:
-    document = vernier_here("data", "inspect", str(small), "--compare-backends", "--json").json()
-    assert "pillow" in str(document["backends"]).lower()
-
-
 def test_verify_ends_with_1_if_an_image_is_bad_or_in_two_splits(
     vernier_here: Vernier, small: Path, tmp_path: Path
 ) -> None:

@@ -13,12 +13,13 @@ from tests.conftest import Done, only_run
 from tests.models import their_checkpoints
 from tests.tiny_training import events_of, tiny_config
 from vernier.compat.training_checkpoints import take_over
-from vernier.config import Config, Limits, Model, Optim, Schedule
+from vernier.config import Config, Limits, Model, Schedule
 from vernier.engine.training.checkpoints.contents import optimizer_tensors
 from vernier.engine.training.session import train
 from vernier.engine.training.setup import Job, prepare
 from vernier.errors import ConfigError
 from vernier.models import build
+from vernier.optim.kinds.lars import Lars
 from vernier.records.events import StartEvent, StepEvent
 from vernier.records.run import Progress
 from vernier.store import RunDir
@@ -93,7 +94,7 @@ def test_a_checkpoint_of_habanas_code_counts_epochs_from_zero(shapes: Path, tmp_
 def test_another_optimiser_starts_without_momentum_and_says_so(shapes: Path, tmp_path: Path) -> None:
     file = tmp_path / "checkpoint.pth"
     their_checkpoints.write_habana(network(), file, epoch=0)
-    job, _ = taken_over(config_for(shapes, file, optim=Optim(name="lars", lr=0.05)))
+    job, _ = taken_over(config_for(shapes, file, optim=Lars(lr=0.05)))
     assert not job.optimizer.state
     assert "momentum was not taken over (the recipe's optimiser is lars" in "\n".join(job.notes)
 

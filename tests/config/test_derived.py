@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refusals import names_given, what_works
-from vernier.config import Config, Eval, Machine, Optim, Recipe, Schedule, derive, describe_target, override
+from vernier.config import Config, Eval, Machine, Recipe, Schedule, derive, describe_target, override
 from vernier.errors import ConfigError
+from vernier.optim.kinds.sgd import Sgd
 from vernier.references import references
 
 
@@ -14,7 +15,7 @@ def _config(
     *, global_batch: int, procs: int = 1, accumulation: int = 1, process_batch: int | None = None, **optim: object
 ) -> Config:
     return Config(
-        recipe=Recipe(global_batch=global_batch, optim=Optim(**optim), schedule=Schedule(epochs=2.5)),  # type: ignore[arg-type]
+        recipe=Recipe(global_batch=global_batch, optim=Sgd(**optim), schedule=Schedule(epochs=2.5)),  # type: ignore[arg-type]
         machine=Machine(procs=procs, accumulation=accumulation, process_batch=process_batch),
     )
 

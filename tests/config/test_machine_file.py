@@ -7,8 +7,10 @@ import pytest
 from vernier.config import (
     MACHINE_FILE,
     Config,
+    MachineFile,
     Tuned,
     apply_changes,
+    describe_elsewhere,
     machine_toml,
     read_machine_file,
     refuse_other_work,
@@ -80,3 +82,10 @@ def test_wrong_files_are_named_with_what_is_wrong(tmp_path: Path, text: str, mes
 def test_a_machine_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Cannot read the machine file"):
         read_machine_file(tmp_path / "none.toml")
+
+
+def test_another_machine_is_noted() -> None:
+    file = MachineFile(path=Path("m.toml"), settings={}, tuned=Tuned(device="cpu (A)", cores=4))
+    assert describe_elsewhere(file, "cpu (A)", 4) == ()
+    assert "cpu (A) with 4 cores, and this is cpu (B) with 1 core" in describe_elsewhere(file, "cpu (B)", 1)[0]
+    assert describe_elsewhere(MachineFile(path=Path("m.toml"), settings={}), "cpu (B)", 1) == ()

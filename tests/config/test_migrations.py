@@ -11,19 +11,32 @@ from vernier.config import (
     Config,
     config_from_tree,
     derive,
+    described_settings,
     load_file,
     override_from_text,
-    setting_names,
     to_dict,
 )
 from vernier.config.migrations import RENAMED_SETTINGS, SCHEMAS, NewerFile, migrated
 from vernier.config.settings import short_side_of
 from vernier.errors import ConfigError
+from vernier.optim.kinds.lamb import Lamb
+
+OF_OPTIMIZERS = {
+    "nesterov": False,
+    "trust_coefficient": 0.001,
+    "beta2": 0.999,
+    "eps": 1e-6,
+    "filter_momentum": 0.6,
+    "bias_lr": None,
+    "head_lr": None,
+}
+"""Every file before 0.4 had the settings of all four optimizers, at these values unless they were changed."""
 
 
 def _old_tree(recipe: str = "ssd-shapes-quick") -> dict[str, Any]:
     """A configuration as schema 1 wrote it: old names, and a setting that had no effect."""
     tree = to_dict(Config(recipe=recipes.get(recipe)))
+    tree["recipe"]["optim"] = OF_OPTIMIZERS | tree["recipe"]["optim"]
     for old, new in RENAMED_SETTINGS.items():
         *groups, name = old.split(".")
         group = tree
@@ -42,6 +55,15 @@ def test_a_configuration_of_schema_1_is_read_with_its_values() -> None:
     assert config.recipe.detect.max_detections == 17
     assert config.recipe.data.eval_short_side_px == short_side_of(128)
     assert json.dumps(tree) == before
+
+
+def test_settings_of_other_optimizers_which_earlier_versions_recorded_and_ignored_are_ignored() -> None:
+    tree = to_dict(Config())
+    ignored = {"trust_coefficient": 0.02, "beta2": 0.9, "eps": 1e-3, "filter_momentum": 0.1}
+    tree["recipe"]["optim"] |= OF_OPTIMIZERS | ignored
+    assert config_from_tree(migrated("config", {**tree, "schema": 3}, "config.json")) == Config()
+    tree["recipe"]["optim"]["name"] = "lamb"
+    assert config_from_tree(tree).recipe.optim == Lamb(beta2=0.9, eps=1e-3)
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
@@ -90,7 +112,7 @@ def test_every_old_name_of_a_setting_is_an_error_with_the_new_name() -> None:
     base = Config(recipe=recipes.get("ssd-shapes-quick"))
     for old, new in RENAMED_SETTINGS.items():
         old_name, new_name = old.removeprefix("recipe."), new.removeprefix("recipe.")
-        assert new_name in setting_names()
+        assert new_name in described_settings()
         with pytest.raises(ConfigError, match=rf"Unknown setting '{old_name}'\. It is called {new_name}\."):
             override_from_text(base, f"{old_name}=1")
 
@@ -120,3 +142,12 @@ def test_a_run_of_an_earlier_version_keeps_its_windows_and_steps(schema: int) ->
     config = config_from_tree(migrated("config", {**tree, "schema": schema}, "config.json"))
     assert config.recipe.augment.crop == "ssd-tf-tall"
     assert derive(config, train_samples=recipes.COCO_TRAIN).steps_per_epoch == 916
+
+
+def test_settings_that_are_gone_are_left_out_of_earlier_configurations() -> None:
+    tree = to_dict(Config())
+    tree["machine"] |= {"all_reduce": "hierarchical", "powersgd_rank": 2, "gradient_compression": "powersgd"}
+    assert config_from_tree(migrated("config", {**tree, "schema": 3}, "config.json")) == Config()
+    tree["machine"] |= {"gradient_compression": "bf16"}
+    config = config_from_tree(migrated("config", {**tree, "schema": 3}, "config.json"))
+    assert config.machine.gradient_compression == "bf16"

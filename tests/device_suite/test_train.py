@@ -25,8 +25,8 @@ def test_a_detector_trains_to_the_weights_of_the_cpu(product: Product) -> None:
     assert product.agree("detector", lambda device: product.detector(device=device)) < TOLERANCE
 
 
-@pytest.mark.parametrize(("name", "loss"), [("lars", "cross-entropy"), ("lamb", "bce")])
-def test_optimisers_for_large_batches_train_to_the_weights_of_the_cpu(product: Product, name: str, loss: str) -> None:
+@pytest.mark.parametrize(("name", "loss"), [("lars", "cross-entropy"), ("lamb", "bce"), ("adamw", "bce")])
+def test_other_optimizers_train_to_the_weights_of_the_cpu(product: Product, name: str, loss: str) -> None:
     chosen = settings(f"optim.name={name}", f"loss.kind={loss}", "optim.nesterov=false")
     more = ["--max-steps", "3", "--train-only", *chosen]
     assert product.agree(name, lambda device: product.classifier(*more, device=device)) < TOLERANCE

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.devices.vendor_specs import UUID, called, cuda_spec, tensor_spec
-from tests.measure.telemetry.nvidia_host import SimulatedCuda, uuid_of
+from tests.lab.telemetry.nvidia_host import SimulatedCuda, uuid_of
 from vernier.devices.cuda import Cuda
 from vernier.records.environment import DeviceInfo
 from vernier.references import use

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.devices.vendor_specs import hl_smi, tensor_spec
-from tests.measure.telemetry.gaudi_host import path_with, put_hl_smi, uuid_of
+from tests.lab.telemetry.gaudi_host import path_with, put_hl_smi, uuid_of
 from vernier.config import Machine
 from vernier.devices.hpu import Hpu, lazy
 from vernier.engine.execution import Execution, borrowed

@@ -1,6 +1,6 @@
 """`python -m tests.documentation`, or `make pages`: write the generated pages again, and the outputs that pages show.
 
-python -m tests.documentation                   # the reference, recipes and features
+python -m tests.documentation                   # the reference, recipes, features and figures of models
 python -m tests.documentation --outputs         # and every output: half an hour
 python -m tests.documentation --outputs own     # only the outputs of pages whose name contains this
 """
@@ -9,7 +9,7 @@ import argparse
 
 from tests.api import reference as python_reference
 from tests.conftest import REPO
-from tests.documentation import outputs, reference, stubs
+from tests.documentation import models, outputs, reference, stubs
 from tests.five_systems.__main__ import page as five_systems
 from tests.golden import help_texts
 from vernier.recipes.__main__ import page as recipes
@@ -19,6 +19,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--outputs", nargs="?", const="", metavar="PAGE", help="run commands and write their output")
     asked = parser.parse_args().outputs
+    # First, since the pages list models.
+    models.FILE.write_text(models.text(), encoding="utf-8")
     docs = REPO / "docs"
     made = {**reference.pages(), docs / "recipes.md": recipes(), docs / "five-systems.md": five_systems()}
     made |= {stubs.FILE: stubs.text(), python_reference.FILE: python_reference.page()}

@@ -10,7 +10,8 @@ A comment on the line before a fenced block says what to do with it:
     <!-- output: costly -->                no test runs it; also after `run`
 
 The commands of a page run in a folder of their own that `make_world` has filled with what readers have by then:
-`photos` (rendered ones), `boxes` (the same with boxes), `mine.toml`, and one training, `runs/RUN`.
+`photos` (rendered ones), `boxes` (the same with boxes), the files of docs/examples, `mine.toml`, and one training,
+`runs/RUN`.
 """
 
 import functools
@@ -118,6 +119,7 @@ def make_world(folder: Path, run: Callable[[str], str], *, small: bool) -> dict[
         "vernier data make shapes --kind detect --out boxes --train 150 --val 30",
         f"vernier train {SMALL}" if small else "vernier train",
     )
+    shutil.copytree(DOCS / "examples", folder, dirs_exist_ok=True)
     (folder / "mine.toml").write_text(run("vernier recipes show shapes-quick"), encoding="utf-8")
     return {command: run(command) for command in commands}
 

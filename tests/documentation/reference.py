@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from tests.conftest import REPO
 from vernier.cli.commands import GROUPS, OTHER_NAMES, SECTIONS, actions_of
-from vernier.config.settings import Checkpoint, Config, Limits, Machine, Recipe
+from vernier.config.settings import Checkpoint, Config, Limits, Machine, Optim, Recipe, optimizers
 from vernier.requests.declaring import (
     Option,
     Request,
@@ -176,11 +176,14 @@ def _number(value: object) -> str:
 
 
 def group_table(kind: type[Any], prefix: str) -> Iterator[str]:
-    """The settings of one group, without its sub-groups."""
+    """The settings of one group, without its sub-groups; of an optimizer, those that others do not have."""
     yield from ["| setting | default | values | meaning |", "|---|---|---|---|"]
     hints = inspect.get_annotations(kind, eval_str=True)
+    if kind is Optim:
+        hints["name"] = Literal[tuple(optimizers())]
     for field in fields(kind):
-        if is_dataclass(field.default) or "low" not in field.metadata:
+        inherited = field.name not in hints or (field.name == "name" and kind in optimizers().values())
+        if inherited or is_dataclass(hints[field.name]) or "low" not in field.metadata:
             continue
         values = "; ".join(filter(None, [_type_text(hints[field.name]), _range_text(field)]))
         cells = f"`{prefix}{field.name}`", _default_text(field), values, _sentence(field.metadata["doc"])
@@ -194,9 +197,9 @@ def _sentence(text: str) -> str:
 def groups() -> Iterator[tuple[str, type[Any], str]]:
     """Title, dataclass and prefix of every group of settings, in the order of a recipe file."""
     yield "Recipe", Recipe, ""
-    for field in fields(Recipe):
-        if is_dataclass(field.default):
-            yield f"{field.name}", type(field.default), f"{field.name}."
+    for name, kind in inspect.get_annotations(Recipe).items():
+        if is_dataclass(kind):
+            yield name, kind, f"{name}."
     for kind in (Machine, Checkpoint, Limits):
         (name,) = [field.name for field in fields(Config) if isinstance(field.default, kind)]
         yield name, kind, f"{name}."
@@ -205,7 +208,18 @@ def groups() -> Iterator[tuple[str, type[Any], str]]:
 def settings_page() -> str:
     lines = [SETTINGS_HEAD]
     for title, kind, prefix in groups():
-        lines += [f"## {title}", "", (kind.__doc__ or "").strip(), "", *group_table(kind, prefix), ""]
+        lines += [
+            f"## {title}",
+            "",
+            (kind.__doc__ or "").strip().partition("\n\n")[0],
+            "",
+            *group_table(kind, prefix),
+            "",
+        ]
+        if kind is Optim:
+            for name, each in optimizers().items():
+                about = f"{_sentence(fields(each)[0].metadata['doc'])}."
+                lines += [f"### optim.name = {name}", "", about, "", *group_table(each, prefix), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

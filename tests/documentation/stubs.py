@@ -35,7 +35,7 @@ def text() -> str:
     """The stub: classes and hand-written functions are imported, functions of requests have their signature."""
     imports: set[tuple[str, str]] = set()
     functions, plain = [], []
-    for name, home in vernier._HOMES.items():
+    for name, home in vernier.public_names().items():
         thing = getattr(import_module(home), name)
         cls = getattr(thing, "request", None)
         if cls is None or name in OVERLOADED:
@@ -46,7 +46,7 @@ def text() -> str:
         functions.append(_function(cls, name, returns))
     own = {line.split()[-1] for line in plain}
     lines = [f"from {module} import {name}" for module, name in sorted(imports) if name not in own]
-    names = f"__all__ = {sorted(['__version__', *vernier._HOMES])!r}"
+    names = f"__all__ = {sorted(['__version__', *vernier.public_names()])!r}"
     head = HEAD + "\n".join([*lines, *sorted(plain)])
     return _formatted("\n".join([head, "", "__version__: str", names, "", *functions]))
 

@@ -14,7 +14,7 @@ from vernier.config import Config, Machine, from_dict
 from vernier.devices.cpu import Cpu
 from vernier.engine.execution import Execution, borrowed, padded, remove_damaged_library, traced
 from vernier.engine.inference.evaluate import evaluating
-from vernier.engine.measured.workloads import InferenceLoad
+from vernier.lab.measured.workloads import InferenceLoad
 from vernier.records.events import StepEvent
 from vernier.store import RunDir
 

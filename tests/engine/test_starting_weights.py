@@ -11,16 +11,16 @@ from vernier.config import Config, Model, override
 from vernier.engine.starting_weights import (
     apply_starting_weights,
     freeze,
+    freeze_statistics,
     from_scratch_warnings,
     load_backbone,
-    photographs_for_check,
-    whiten_stem,
+    prepare_from_images,
+    recognise_network,
 )
 from vernier.errors import ConfigError
 from vernier.models import build
+from vernier.models.weights import save_safetensors
 from vernier.tasks import task_of
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def config_with(shapes: Path, weights: Path) -> Config:
 
 def test_weights_are_loaded_into_a_fresh_model_and_not_when_resuming(shapes: Path, weights_file: Path) -> None:
     config = config_with(shapes, weights_file)
-    source = task_of(config.recipe).open("val")
+    source = task_of(config.recipe).open("train")
     saved = torch.load(weights_file, weights_only=True)
     for fresh in (True, False):
         torch.manual_seed(0)
         model = build("resnet8-small", num_classes=10, width=8)
-        notes = apply_starting_weights(model, config, source, CPU, fresh=fresh)
+        notes = apply_starting_weights(model, config, source, fresh=fresh)
         assert torch.equal(model.state_dict()["conv1.weight"], saved["conv1.weight"]) is fresh
         assert any(f"weights from {weights_file}" in note for note in notes) is fresh
 
@@ -53,22 +53,25 @@ def test_a_file_that_is_not_there_is_an_error(shapes: Path, tmp_path: Path, name
     config = config_with(shapes, tmp_path / name)
     source = task_of(config.recipe).open("val")
     with pytest.raises(ConfigError, match=f"{message}.*Give a .safetensors, .pth, .pt or .th file"):
-        apply_starting_weights(build("resnet8-small", num_classes=10, width=8), config, source, CPU, fresh=True)
+        apply_starting_weights(build("resnet8-small", num_classes=10, width=8), config, source, fresh=True)
 
 
-def test_a_whitening_stem_is_set_from_the_training_images_of_a_fresh_training(shapes: Path, weights_file: Path) -> None:
+def test_a_whitening_stem_is_set_from_the_training_images_of_a_fresh_run(shapes: Path, tmp_path: Path) -> None:
     config = tiny_config(shapes, model=Model(name="airbench94", width=8))
     source = task_of(config.recipe).open("train")
     models = [build("airbench94", num_classes=10, width=8) for _ in range(3)]
     before = models[2].conv1.weight.detach().clone()  # type: ignore[union-attr]
     for model in models[:2]:
-        (note,) = whiten_stem(model, config, source, fresh=True)
+        (note,) = prepare_from_images(model, config, source)
         assert f"{len(source):,} training images without labels" in note
     assert torch.equal(models[0].conv1.weight, models[1].conv1.weight)  # type: ignore[union-attr]
-    assert whiten_stem(models[2], config, source, fresh=False) == ()
-    assert whiten_stem(models[2], override(config, "model.weights", str(weights_file)), source, fresh=True) == ()
+    assert apply_starting_weights(models[2], config, source, fresh=False) == ()
     assert torch.equal(models[2].conv1.weight, before)  # type: ignore[union-attr]
-    assert whiten_stem(build("resnet8-small", num_classes=10, width=8), config, source, fresh=True) == ()
+    torch.save(models[0].state_dict(), tmp_path / "whitened.pth")
+    with_weights = override(config, "model.weights", str(tmp_path / "whitened.pth"))
+    (note,) = apply_starting_weights(models[2], with_weights, source, fresh=True)
+    assert "weights from" in note
+    assert prepare_from_images(build("resnet8-small", num_classes=10, width=8), config, source) == ()
 
 
 def test_frozen_layers_keep_their_statistics_too() -> None:
@@ -97,15 +100,21 @@ def test_only_a_large_detector_without_weights_is_warned_about() -> None:
     assert from_scratch_warnings(Config()) == ()
 
 
-def test_backbone_weights_are_for_detectors(shapes: Path, weights_file: Path) -> None:
-    config = tiny_config(shapes)
-    model, source = build("resnet8-small", num_classes=10, width=8), task_of(config.recipe).open("val")
+def test_backbone_weights_are_for_detectors(weights_file: Path) -> None:
     with pytest.raises(ConfigError, match="is for detectors"):
-        load_backbone(model, str(weights_file), source, config.recipe.data, CPU)
+        load_backbone(build("resnet8-small", num_classes=10, width=8), str(weights_file))
 
 
-def test_small_images_are_not_used_to_tell_v1_from_v15(shapes: Path) -> None:
-    config = tiny_config(shapes)
-    source = task_of(config.recipe).open("val")
-    assert photographs_for_check(build("resnet50", num_classes=10), source, config.recipe.data, CPU) is None
-    assert photographs_for_check(build("resnet8-small", num_classes=10), source, config.recipe.data, CPU) is None
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [({}, "resnet50"), ({"arch": "ResNet-50 v1"}, "resnet50-v1"), ({"model": "resnet50-v1"}, "resnet50-v1")],
+)
+def test_weights_are_v15_unless_their_metadata_names_v1(metadata: dict[str, str], name: str, tmp_path: Path) -> None:
+    state = build("resnet50", num_classes=3, width=8).state_dict()
+    save_safetensors(state, tmp_path / "w.safetensors", metadata)
+    assert recognise_network(str(tmp_path / "w.safetensors")) == name
+
+
+def test_norms_without_statistics_have_none_to_keep() -> None:
+    notes = [freeze_statistics(build(name, num_classes=3, width=8)) for name in ("resnet8-small", "convnext-tiny")]
+    assert notes == [9, 0]

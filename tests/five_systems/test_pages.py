@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tests.documented import DOCS, fences
-from vernier.measure.machine.environment import collect_environment
+from vernier.measure.environment import collect_environment
 
 HABANA = DOCS / "coming-from-habana.md"
 

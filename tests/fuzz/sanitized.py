@@ -1,12 +1,12 @@
-"""The compiled JPEG decoder under AddressSanitizer and UndefinedBehaviorSanitizer, on damaged files.
+"""The compiled JPEG code under AddressSanitizer and UndefinedBehaviorSanitizer, on damaged files.
 
-    python -m tests.fuzz.sanitized [--images 15000] [--seed 1]
+    python -m tests.fuzz.sanitized [--images 15000] [--seed 1] [--level plain]
 
-Compiles windows.cpp with both, then compares every window with libjpeg-turbo's. Any error of a sanitizer ends it.
+Builds the library of `vernier.kernels` with both. Every window that it decodes is compared with libjpeg-turbo's, and so
+are the pixels of every image that it adds restart markers to. Any error of a sanitizer ends it.
 """
 
 import argparse
-import ctypes
 import os
 import random
 import subprocess
@@ -18,27 +18,31 @@ import numpy as np
 
 from tests.data.decoding.small_jpegs import small_jpeg
 from vernier.data.decoding import decode as decode_module
-from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, lazy_image
+from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, decode, decode_strictly, lazy_image
 from vernier.data.decoding.jpeg_slicing import NotSliceable
-from vernier.data.decoding.restarts import RestartMarkers
-from vernier.kernels import jpeg
+from vernier.data.decoding.restarts import add_restart_markers
+from vernier.kernels import library
+from vernier.kernels.jpeg import CompiledDecoder
+from vernier.kernels.restarts import CompiledRestarts
 
 SANITIZERS = ("asan", "ubsan")
 LARGEST_PIXELS = 1_000_000
+ROOT = Path(__file__).parents[2]
 
 
 def start_with_sanitizers(arguments: list[str]) -> int:
     """This program again, with a sanitized library; the sanitizers must be loaded before Python."""
     with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "windows.so"
-        flags = ["-std=c++17", "-O1", "-g", "-march=native", "-fwrapv", "-shared", "-fPIC"]
-        checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-        subprocess.run(["g++", *flags, *checks, str(jpeg._SOURCE), "-o", str(library)], check=True)
+        checks = "-fsanitize=address,undefined -fno-sanitize-recover=all"
+        # Flags of setup.py come later and win, so the code is optimized as in the library that users have.
+        flags = dict.fromkeys(("CFLAGS", "CXXFLAGS", "LDFLAGS"), checks)
+        command = [sys.executable, "setup.py", "build_ext", "--build-lib", folder, "--build-temp", f"{folder}/objects"]
+        subprocess.run(command, cwd=ROOT, env=os.environ | flags, check=True, capture_output=True)
         paths = [subprocess.check_output(["g++", f"-print-file-name=lib{n}.so"], text=True).strip() for n in SANITIZERS]
         environment = {
             "LD_PRELOAD": " ".join(paths),
             "ASAN_OPTIONS": "detect_leaks=0",
-            "VERNIER_SANITIZED": str(library),
+            "VERNIER_SANITIZED": f"{folder}/vernier/kernels/{library.PATH.name}",
         }
         return subprocess.run(
             [sys.executable, "-m", __spec__.name, *arguments], env=os.environ | environment
@@ -57,18 +61,22 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
     return bytes(out[:-2]) + b"\xff\xd9"
 
 
-def open_image(draw: random.Random, markers: RestartMarkers) -> LazyJpeg | None:
-    content = small_jpeg(
+def draw_image(draw: random.Random) -> bytes:
+    return small_jpeg(
         *(draw.randint(20, 120), draw.randint(20, 90)),
         subsampling=draw.choice([0, 1, 2]),
         mode=draw.choice(["RGB", "RGB", "RGB", "L"]),
         quality=draw.randint(5, 100),
+        restart_marker_blocks=draw.choice([0, 0, 1, 4]),
     )
+
+
+def open_image(draw: random.Random, content: bytes) -> LazyJpeg | None:
     try:
         if draw.random() < 0.5:
             image = lazy_image(damaged(content, draw))
             return image if isinstance(image, LazyJpeg) and np.prod(image.shape[:2]) < LARGEST_PIXELS else None
-        rewritten, segments = markers.add(content)
+        rewritten, segments = add_restart_markers(content, CompiledRestarts())
     except (BadImage, NotSliceable):
         return None
     bad = damaged(rewritten, draw)
@@ -82,42 +90,58 @@ def decode_with_libjpeg(image: LazyJpeg, window: tuple[slice, slice]) -> Image |
         return None
 
 
-def compare(images: int, seed: int) -> tuple[int, int]:
-    """How many windows were decoded, of how many. Raises AssertionError at the first other pixel."""
-    draw, decoded, total = random.Random(seed), 0, 0
-    with RestartMarkers() as markers:
-        for _ in range(images):
-            image = open_image(draw, markers)
-            if image is None:
-                continue
-            height, width = image.shape[:2]
-            h, w = draw.randint(1, height), draw.randint(1, width)
-            top, left = draw.randint(0, height - h), draw.randint(0, width - w)
-            window = slice(top, top + h), slice(left, left + w)
-            try:
-                own = jpeg.CompiledDecoder().decode_window(image, window)
-            except BadImage:
-                own = None
-            total += 1
-            if own is not None:
-                decoded += 1
-                assert np.array_equal(own, decode_with_libjpeg(image, window)), (seed, total, window)  # type: ignore[arg-type]
-    return decoded, total
+def compare_window(draw: random.Random, image: LazyJpeg) -> bool:
+    """Whether it was decoded. Raises AssertionError at another pixel than libjpeg's."""
+    height, width = image.shape[:2]
+    h, w = draw.randint(1, height), draw.randint(1, width)
+    top, left = draw.randint(0, height - h), draw.randint(0, width - w)
+    window = slice(top, top + h), slice(left, left + w)
+    try:
+        own = CompiledDecoder().decode_window(image, window)
+    except BadImage:
+        return False
+    assert own is None or np.array_equal(own, decode_with_libjpeg(image, window))  # type: ignore[arg-type]
+    return own is not None
+
+
+def compare_rewritten(draw: random.Random, content: bytes) -> bool:
+    """Whether restart markers were added. Raises AssertionError if that changed a pixel."""
+    bad = damaged(content, draw)
+    try:
+        rewritten, _ = add_restart_markers(bad, CompiledRestarts())
+    except NotSliceable:
+        CompiledRestarts().rewrite(bad, draw.choice([1, 3, 65535]))  # also what a header check would have refused
+        return False
+    assert np.array_equal(decode_strictly(rewritten), decode(bad))
+    return True
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=15_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--level", help="plain, avx2 or avx512; by default the best of this processor")
     options = parser.parse_args()
     if "VERNIER_SANITIZED" not in os.environ:
         sys.exit(start_with_sanitizers(sys.argv[1:]))
     decode_module.LAZY_FROM_BYTES = 0
-    library = ctypes.CDLL(os.environ["VERNIER_SANITIZED"])
-    jpeg.declare(library)
-    jpeg._library = lambda: library  # type: ignore[assignment]
-    decoded, total = compare(options.images, options.seed)
-    print(f"{total:,} windows of intact and damaged images: {decoded:,} decoded as by libjpeg-turbo, others left to it")
+    library.PATH = Path(os.environ["VERNIER_SANITIZED"])
+    if options.level:
+        library._choose_level = lambda loaded: options.level
+    draw, decoded, windows, rewritten = random.Random(options.seed), 0, 0, 0
+    for _ in range(options.images):
+        content = draw_image(draw)
+        rewritten += compare_rewritten(draw, content)
+        image = open_image(draw, content)
+        if image is not None:
+            windows += 1
+            decoded += compare_window(draw, image)
+    print(
+        f"{windows:,} windows of intact and damaged images: {decoded:,} decoded as by libjpeg-turbo, others left to it"
+    )
+    print(
+        f"{options.images:,} intact and damaged images: restart markers added to {rewritten:,}, others left as they are"
+    )
 
 
 if __name__ == "__main__":

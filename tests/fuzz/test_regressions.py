@@ -3,7 +3,6 @@
 Each stands for a defect that the fuzzers found. `python -m tests.fuzz` minimises new ones; add them here once repaired.
 """
 
-import gzip
 import struct
 import tarfile
 import zlib
@@ -132,14 +131,8 @@ def _runs() -> dict[str, Case]:
         "a baseline whose noise is endless": _changed(
             "study", "baseline", "baseline.json", b'"noise_sd": ', b'"noise_sd": 235, "x": '
         ),
-        "a trace of numbers": Case("trace", "two", "traces/trace.rank1.json.gz", gzip.compress(b'{"traceEvents":3}')),
-        "a kernel without a time": Case(
-            "trace",
-            "two",
-            "traces/trace.rank1.json.gz",
-            gzip.compress(b'{"traceEvents":[{"cat":"kernel","ts":"","dur":[]}]}'),
-        ),
-        "a trace that is no gzip": Case("trace", "two", "traces/trace.rank1.json.gz", b"x"),
+        "calls without a device": Case("trace", "two", "traces/calls.rank1.csv", b"name\nsgemm\n"),
+        "a kernel without a time": Case("trace", "two", "traces/calls.rank1.csv", b"start_ms,device,name\n,x,sgemm\n"),
         "endless seconds": _changed("run", "classifier", "run.json", b'"total": ', b'"total": 1e999, "x": '),
         "a recipe that is a number": Case("run", "current", "config.json", b'{"recipe":3}'),
         "a machine that is a list": Case("bench", "bench-train", "config.json", b'{"schema":1,"machine":[]}'),

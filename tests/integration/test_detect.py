@@ -199,7 +199,7 @@ def test_fake_and_fixed_data_need_no_images(vernier_here: Vernier, tmp_path: Pat
         (["--set", "data.image_px=16", "--set", "data.eval_px=16"], "too small for this detector"),
         (["--set", "augment.mixup=0.2"], "mixup"),
         (["--set", "model.num_classes=3"], "10 classes"),
-        (["--set", "model.box_sizes=[0.2, 0.1, 0.5]"], "three rising shares"),
+        (["--set", "model.box_sizes=[0.2, 0.1, 0.5]"], "three rising fractions"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_the_reason(

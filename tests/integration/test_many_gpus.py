@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TINY, Done, only_run
-from tests.measure.telemetry.nvidia_host import GPU_IS_LOST, environment, uuid_of, watts_of
-from vernier.measure.study.files import StudyDir
+from tests.lab.telemetry.nvidia_host import GPU_IS_LOST, environment, uuid_of, watts_of
+from vernier.lab.study.files import StudyDir
 from vernier.records.bench import ArmFailure
 from vernier.store import RunDir
 

@@ -21,13 +21,13 @@ import vernier as v
 from tests.report.bench_results import bench_run
 from tests.report.page.conftest import EVIL, STEP, detector, emit, trained  # noqa: F401
 from tests.report.run_dirs import step_times, write_run
-from vernier.measure.statistics.estimates import in_known_digits
-from vernier.measure.study.csv_tables import csv_text
+from vernier.measure.estimates import in_known_digits
 from vernier.report.page.build import build
 from vernier.report.page.collect import collect
 from vernier.report.page.numbers import decimals, number, with_digits
 from vernier.report.page.serve import Live, Server
 from vernier.store import RunDir
+from vernier.store.csv_tables import csv_text
 
 FLAGS = (
     "--headless=new",

@@ -24,7 +24,7 @@ def test_every_block_of_the_page_runs_and_shows_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Figures depend on the data and the machine; what kind of thing is shown, and every error, does not."""
-    prepare(tmp_path, train=64, val=20, devices=24)
+    prepare(tmp_path, train=64, val=20)
     text = PAGE.read_text(encoding="utf-8")
     shown = [output for _, output in outputs(text, tmp_path)]
     documented = re.findall(r"```python\n.*?^```\n\n```text\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)

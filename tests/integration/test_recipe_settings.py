@@ -87,6 +87,7 @@ def test_a_resumed_run_ends_like_an_uninterrupted_one(
     [
         "optim.name=lars",
         "optim.name=lamb",
+        "optim.name=adamw",
         "optim.clip_norm=0.01",
         "optim.layer_decay=0.5",
         "loss.kind=bce",
@@ -134,7 +135,7 @@ def test_each_setting_changes_the_weights(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["optim.name=adam"], "sgd, lars, lamb"),
+        (["optim.name=adam"], "adamw, lamb, lars, muon, sgd"),
         (["optim.name=lars"], "--set optim.name=sgd"),
         (["augment.policy=auto"], "none, trivial-wide, rand"),
         (["augment.start_px=64"], "--set augment.start_px=none"),

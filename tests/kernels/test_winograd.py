@@ -1,6 +1,5 @@
 """Winograd's algorithm: PyTorch's outputs and gradients to rounding, where it is used, and what it needs."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,7 +30,9 @@ from vernier.kernels.winograd import (
 from vernier.models import build
 from vernier.records.events import StartEvent
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the kernels are compiled by a C++ compiler")
+from .built import needs_library
+
+pytestmark = needs_library
 
 
 def pair(inputs: int, outputs: int, *, bias: bool = False) -> tuple[nn.Conv2d, WinogradConv2d]:
@@ -70,6 +71,10 @@ def test_outputs_and_gradients_are_those_of_pytorch(
         assert value.shape == reference.shape
         assert relative_error(value, reference) < 1e-5
     assert output.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_every_copy_of_the_code_computes_convolutions(level: str) -> None:
+    check_kernels()
 
 
 def test_outputs_depend_neither_on_threads_nor_on_the_other_images(set_threads: None) -> None:
@@ -147,7 +152,7 @@ def test_only_its_convolutions_are_converted() -> None:
             nn.Conv2d(3, 64, 3, padding=1),
         ]
     )
-    with pytest.raises(ConfigError, match="no effect on this network: it has no 3 x 3 convolution with stride 1"):
+    with pytest.raises(ConfigError, match="no effect on this model: it has no 3 x 3 convolution with stride 1"):
         Winograd().convert(others)
     assert all(type(module) is nn.Conv2d for module in others)
 

@@ -3,6 +3,7 @@
 An independent opinion for the tests: nothing is imported from Vernier, no module holds state, batch norm is arithmetic.
 He et al. 2015 (1512.03385) figure 3, table 1, section 4.2; Xie et al. 2017 (1611.05431) figure 3c; Hu et al. 2018
 (1709.01507) figure 3; NVIDIA's squeeze width of 16. Jordan 2024, airbench94 (github.com/KellerJordan/cifar10-airbench).
+Liu et al. 2022 (2201.03545), ConvNeXt-T.
 """
 
 from collections.abc import Callable, Mapping
@@ -138,7 +139,37 @@ def airbench(w: Weights, x: Tensor, training: bool) -> Tensor:
     return x.amax(dim=(2, 3)) @ w["fc.weight"].T
 
 
+def layer_norm(w: Weights, name: str, x: Tensor) -> Tensor:
+    """Over the channels, which are the second axis."""
+    centred = x - x.mean(dim=1, keepdim=True)
+    scaled = centred / ((centred**2).mean(dim=1, keepdim=True) + 1e-6) ** 0.5
+    return scaled * w[f"{name}.weight"][:, None, None] + w[f"{name}.bias"][:, None, None]
+
+
+def per_pixel(w: Weights, name: str, x: Tensor) -> Tensor:
+    return torch.einsum("nchw,oc->nohw", x, w[f"{name}.weight"]) + w[f"{name}.bias"][:, None, None]
+
+
+def convnext(w: Weights, x: Tensor, training: bool) -> Tensor:
+    """Liu et al. 2022, figure 4, table 9, appendix A.1."""
+    x = layer_norm(w, "features.0.1", functional.conv2d(x, w["features.0.0.weight"], w["features.0.0.bias"], stride=4))
+    for stage, blocks in enumerate((3, 3, 9, 3)):
+        if stage:
+            down = f"features.{2 * stage}"
+            x = functional.conv2d(layer_norm(w, f"{down}.0", x), w[f"{down}.1.weight"], w[f"{down}.1.bias"], stride=2)
+        for i in range(blocks):
+            block = f"features.{2 * stage + 1}.{i}"
+            y = functional.conv2d(
+                x, w[f"{block}.block.0.weight"], w[f"{block}.block.0.bias"], padding=3, groups=x.shape[1]
+            )
+            y = bell(per_pixel(w, f"{block}.block.3", layer_norm(w, f"{block}.block.2", y)))
+            x = x + w[f"{block}.layer_scale"] * per_pixel(w, f"{block}.block.5", y)
+    pooled = layer_norm(w, "classifier.0", x.mean(dim=(2, 3), keepdim=True)).flatten(1)
+    return pooled @ w["classifier.2.weight"].T + w["classifier.2.bias"]
+
+
 NETWORKS: dict[str, Network] = {
+    "convnext-tiny": convnext,
     "airbench94": airbench,
     "resnet18": imagenet_basic((2, 2, 2, 2)),
     "resnet34": imagenet_basic((3, 4, 6, 3)),

@@ -6,7 +6,7 @@ from torch import Tensor
 from vernier import models
 from vernier.models.resnet import ResNet
 
-CLASSIFIERS = [entry for entry in models.describe() if entry.ssd is None]
+CLASSIFIERS = [entry for entry in models.describe() if not entry.detector]
 MEAN, STD = torch.tensor([0.485, 0.456, 0.406])[:, None, None], torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 
 

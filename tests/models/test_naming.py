@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tests.models.small_networks import same, tiny
 from vernier import models
-from vernier.models import Arch, Options, weights
-from vernier.models.resnet import ResNet
+from vernier.models import Options, weights
+from vernier.models.resnet import Arch, ResNet
 
 
 def tiny_se() -> ResNet:
@@ -99,11 +99,3 @@ def test_identify_does_not_guess_wildly() -> None:
     assert weights.identify({"classifier.weight": torch.zeros(3, 3)}) is None
     assert weights.identify({"conv1.weight": torch.zeros(8, 3, 3, 3)}) is None
     assert weights.identify(tiny_se().state_dict()) is None
-
-
-def test_export_has_torchvisions_names() -> None:
-    net = models.build("resnet18", num_classes=3, width=8)
-    wrapped = {f"_orig_mod.{key}": value for key, value in net.state_dict().items()}
-    assert same(weights.to_torchvision(wrapped), net.state_dict())
-    with pytest.raises(ValueError, match="squeeze"):
-        weights.to_torchvision(tiny_se().state_dict())

@@ -15,7 +15,7 @@ from vernier.models import weights
 from vernier.models.resnet import ResNet
 from vernier.models.ssd import Ssd, make_anchors
 
-DETECTORS = [entry for entry in models.describe() if entry.ssd is not None]
+DETECTORS = [entry for entry in models.describe() if entry.detector]
 
 
 def build(name: str, **options: object) -> Ssd:
@@ -117,7 +117,7 @@ def test_a_detector_on_a_pyramid_is_recognised_by_its_weights_and_takes_a_classi
     classifier = models.build("resnet50", num_classes=7, width=8)
     fitted, _ = weights.adapt(classifier.state_dict(), model.backbone, optional=("layer4.", "fc."))
     torch.testing.assert_close(fitted["layer3.5.conv3.weight"], classifier.state_dict()["layer3.5.conv3.weight"])
-    assert models.layer_groups("ssd-fpn-resnet18") == ("backbone", "pyramid", "extras", "loc", "conf")
+    assert models.info("ssd-fpn-resnet18").groups == ("backbone", "pyramid", "extras", "loc", "conf")
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_default_boxes_of_other_sizes() -> None:
     assert make_anchors(other.levels)[0, 2] == pytest.approx(0.05)
     assert {k: v.shape for k, v in own.state_dict().items()} == {k: v.shape for k, v in other.state_dict().items()}
     for wrong in ((0.1, 0.2), (0.3, 0.2, 0.9), (0.0, 0.2, 0.9), (0.1, 0.2, 1.5)):
-        with pytest.raises(ConfigError, match="three rising shares"):
+        with pytest.raises(ConfigError, match="three rising fractions"):
             models.build("ssd-small", num_classes=4, box_sizes=wrong)
-    with pytest.raises(ConfigError, match="resnet18 is a classifier"):
+    with pytest.raises(ConfigError, match="has no effect on resnet18"):
         models.build("resnet18", num_classes=4, box_sizes=(0.1, 0.2, 0.9))
 
 
@@ -374,7 +374,7 @@ def test_traces_and_compiles() -> None:
     [
         (lambda: build("ssd300-resnet34", image_px=16), "16 pixels are too small.*at least 17"),
         (lambda: build("ssd-small")(torch.zeros(1, 3, 128, 96)), "built for images of 128x128 pixels and got 128x96"),
-        (lambda: models.build("resnet18", num_classes=3, image_px=64), "resnet18 is a classifier"),
+        (lambda: models.build("resnet18", num_classes=3, image_px=64), "image_px = 64 has no effect on resnet18"),
         (lambda: models.build("ssd300-resnet43", num_classes=3), "ssd300-resnet34"),
     ],
 )

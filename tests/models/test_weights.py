@@ -156,6 +156,36 @@ def test_blurpool_weights_need_a_blurpool_network() -> None:
         weights.adapt(theirs, models.build("resnet50", num_classes=3, width=16))
 
 
+@pytest.mark.parametrize(
+    ("metadata", "name", "fits"),
+    [
+        ({"arch": "resnet50 v1 (stride 2 in the first 1x1)"}, "resnet50-v1", True),
+        ({"arch": "resnet50 v1 (stride 2 in the first 1x1)"}, "resnet50", False),
+        ({"arch": "ResNet50 v1.5"}, "resnet50", True),
+        ({"arch": "ResNet50 v1.5"}, "resnet50-v1", False),
+        ({"model": "resnet50"}, "resnet50-v1", False),
+        ({"model": "resnet50-v1"}, "resnet50-v1", True),
+        ({"format": "pt"}, "resnet50", True),
+    ],
+)
+def test_the_metadata_of_a_file_is_compared_with_the_models_stride(
+    metadata: dict[str, str], name: str, fits: bool
+) -> None:
+    state = models.build("resnet50", num_classes=3, width=8).state_dict()
+    model = models.build(name, num_classes=3, width=8)
+    if fits:
+        weights.adapt(state, model, metadata=metadata)
+        return
+    with pytest.raises(ValueError, match="another stride"):
+        weights.adapt(state, model, metadata=metadata)
+
+
+def test_without_evidence_the_report_says_the_stride_was_assumed() -> None:
+    state = models.build("resnet50", num_classes=3, width=8).state_dict()
+    _, report = weights.adapt(state, models.build("resnet50-v1", num_classes=3, width=8))
+    assert report.notes == ("assumed to be v1: names and shapes do not tell v1 from v1.5",)
+
+
 def test_half_precision_is_cast_to_the_models_dtype() -> None:
     net = tiny()
     stored = {key: value.half() if value.dim() == 4 else value for key, value in net.state_dict().items()}

@@ -1,9 +1,9 @@
-"""A layer with one weight and one bias tensor, and its optimiser: small enough to update by hand."""
+"""A layer with one weight and one bias tensor, and its optimizer: small enough to update by hand."""
 
 import torch
 from torch import nn
 
-from vernier.config import Optim
+from vernier.config import Optim, Recipe
 from vernier.optim.build import build_optimizer
 
 
@@ -12,4 +12,4 @@ def one_layer(optim: Optim, lr: float, weights: list[float]) -> tuple[nn.Linear,
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([weights]))
         layer.bias.fill_(1.0)
-    return layer, build_optimizer(layer, optim, lr)
+    return layer, build_optimizer(layer, Recipe(optim=optim), lr)

@@ -1,4 +1,4 @@
-"""The optimiser of a recipe: SGD by hand, resuming, rates, and refused settings."""
+"""The optimizer of a recipe: resuming, rates, state, and models without weights to train."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,34 +8,16 @@ import torch
 from torch import nn
 
 from tests.optim.one_layer import one_layer
-from vernier.config import Optim
+from vernier.config import Recipe, optimizers
 from vernier.engine.training.checkpoints.contents import optimizer_tensors, restore_optimizer
 from vernier.errors import ConfigError
 from vernier.models import build
 from vernier.optim.build import build_optimizer, set_lr
+from vernier.optim.kinds.lamb import Lamb
 
 
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_sgd_is_pytorchs_form(nesterov: bool) -> None:
-    """v = m v + (g + wd w); w -= lr (v, or g + m v with Nesterov)."""
-    layer = nn.Linear(3, 1, bias=True)
-    w, b = layer.weight.detach().double().clone(), layer.bias.detach().double().clone()
-    optimizer = build_optimizer(layer, Optim(momentum=0.9, nesterov=nesterov, weight_decay=0.1), lr=0.5)
-    v, u = torch.zeros_like(w), torch.zeros_like(b)
-    for step in range(3):
-        g, h = torch.full_like(layer.weight, step + 1.0), torch.full_like(layer.bias, -1.0)
-        layer.weight.grad, layer.bias.grad = g, h
-        optimizer.step()
-        decayed = g + 0.1 * w
-        v, u = 0.9 * v + decayed, 0.9 * u + h
-        w = w - 0.5 * (decayed + 0.9 * v if nesterov else v)
-        b = b - 0.5 * (h + 0.9 * u if nesterov else u)
-    torch.testing.assert_close(layer.weight.detach().double(), w, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(layer.bias.detach().double(), b, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["sgd", "lars", "lamb", "muon"])
-def test_an_optimiser_resumes_from_its_saved_state(name: str) -> None:
+@pytest.mark.parametrize("name", optimizers())
+def test_an_optimizer_resumes_from_its_saved_state(name: str) -> None:
     def train(steps: int, layer: nn.Linear, optimizer: torch.optim.Optimizer, first: int = 0) -> None:
         for step in range(first, first + steps):
             layer.weight.grad = torch.full_like(layer.weight, 0.1 * step + 0.2)
@@ -43,7 +25,7 @@ def test_an_optimiser_resumes_from_its_saved_state(name: str) -> None:
             optimizer.step()
 
     rates = {"bias_lr": 0.1, "head_lr": 0.1} if name == "muon" else {}
-    optim = Optim(name=name, **rates)  # type: ignore[arg-type]
+    optim = optimizers()[name](**rates)
     whole, optimizer = one_layer(optim, 0.1, [1.0, 2.0])
     train(4, whole, optimizer)
     half, optimizer = one_layer(optim, 0.1, [1.0, 2.0])
@@ -56,10 +38,21 @@ def test_an_optimiser_resumes_from_its_saved_state(name: str) -> None:
     assert torch.equal(whole.bias, resumed.bias)
 
 
+@pytest.mark.parametrize("name", optimizers())
+def test_an_optimizer_keeps_the_tensors_it_names_and_nothing_else_of_their_size(name: str) -> None:
+    """Memory is predicted from these names."""
+    rates = {"bias_lr": 0.1, "head_lr": 0.1} if name == "muon" else {}
+    layer, optimizer = one_layer(optimizers()[name](**rates), 0.1, [1.0, 2.0])
+    layer(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    buffers = {key for key, value in optimizer.state[layer.weight].items() if value.numel() > 1}
+    assert buffers == set(optimizers()[name].buffers)
+
+
 def test_the_rate_of_a_group_is_its_share_of_the_schedules() -> None:
     with torch.device("meta"):
         network = build("resnet18", num_classes=10)
-    optimizer = build_optimizer(network, Optim(layer_decay=0.5, name="lamb"), 0.1)
+    optimizer = build_optimizer(network, Recipe(optim=Lamb(layer_decay=0.5)), 0.1)
     set_lr(optimizer, 0.8)
     assert {g["lr"] / g["lr_share"] for g in optimizer.param_groups} == {0.8}
 
@@ -67,13 +60,15 @@ def test_the_rate_of_a_group_is_its_share_of_the_schedules() -> None:
 def test_a_model_without_trainable_weights_is_refused() -> None:
     frozen = nn.Linear(1, 1).requires_grad_(False)
     with pytest.raises(ConfigError, match="Nothing is left to train"):
-        build_optimizer(frozen, Optim(), 0.1)
+        build_optimizer(frozen, Recipe(), 0.1)
 
 
 _UPDATES_ON_BOTH_DEVICES = """
 import json
 import rgpu, torch
-from vernier.config import Ema, Optim
+from vernier.config import Ema, Recipe, optimizers
+from vernier.optim.kinds.sgd import Sgd
+from vernier.optim.kinds.lamb import Lamb
 from vernier.engine.training.checkpoints.contents import optimizer_tensors, restore_optimizer
 from vernier.models import build
 from vernier.optim.build import build_optimizer, set_lr
@@ -83,11 +78,11 @@ def trained(name, device):
     torch.manual_seed(0)
     model = build("resnet8-small", num_classes=10, width=8).to(device)
     average, gradients = WeightAverage(model, Ema(decay=0.9)), torch.Generator().manual_seed(1)
-    optimizer, round_trips = build_optimizer(model, Optim(name=name), 0.1), 0
+    optimizer, round_trips = build_optimizer(model, Recipe(optim=optimizers()[name]()), 0.1), 0
     for step in range(4):
         if step == 2:
             saved = {key: tensor.cpu() for key, tensor in optimizer_tensors(model, optimizer).items()}
-            optimizer = build_optimizer(model, Optim(name=name), 0.1)
+            optimizer = build_optimizer(model, Recipe(optim=optimizers()[name]()), 0.1)
             restore_optimizer(model, optimizer, saved)
         for p in model.parameters():
             p.grad = torch.randn(p.shape, generator=gradients).to(device)
@@ -100,7 +95,7 @@ def trained(name, device):
     return torch.cat([t.detach().cpu().flatten().float() for t in tensors]), round_trips
 
 results = {}
-for name in ("sgd", "lars", "lamb"):
+for name in ("sgd", "lars", "lamb", "adamw"):
     (cpu, _), (device, round_trips) = trained(name, "cpu"), trained(name, "rgpu")
     results[name] = [float((cpu - device).norm() / cpu.norm()), round_trips]
 print(json.dumps(results))

@@ -2,13 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vernier.config import Config, Derived, Optim, Recipe, Schedule, check_recipe, derive
+from vernier.config import Config, Derived, Recipe, Schedule, check_recipe, derive
 from vernier.errors import ConfigError
+from vernier.optim.kinds.sgd import Sgd
 from vernier.optim.schedules import learning_rate
 
 
 def _derived(schedule: Schedule, *, lr: float = 2.048, steps_per_epoch: int = 10) -> Derived:
-    config = Config(recipe=Recipe(global_batch=1, optim=Optim(lr=lr), schedule=schedule))
+    config = Config(recipe=Recipe(global_batch=1, optim=Sgd(lr=lr), schedule=schedule))
     return derive(config, train_samples=steps_per_epoch)
 
 

@@ -1,9 +1,7 @@
 """Records of statistics: what is in the JSON, and what is not."""
 
-import pytest
-
-from vernier.measure.statistics.estimates import mean_estimate
-from vernier.measure.statistics.summary_checks import summarize
+from vernier.measure.estimates import mean_estimate
+from vernier.measure.summaries import summarize
 from vernier.records.codec import decode, encode
 from vernier.records.statistics import Estimate, SampleSummary
 
@@ -15,8 +13,3 @@ def test_estimates_and_summaries_survive_their_json() -> None:
     assert decode(Estimate, encode(estimate)) == estimate
     assert list(encode(summary))[-4:] == ["p5", "p95", "p99", "cv"]
     assert decode(SampleSummary, encode(summary)) == summary
-
-
-def test_half_the_interval_is_a_share_of_the_value() -> None:
-    assert Estimate(value=10.0, low=9.0, high=11.0, n=3, basis="").half_width_share == pytest.approx(0.1)
-    assert Estimate(value=10.0, low=None, high=None, n=1, basis="").half_width_share is None

@@ -39,12 +39,5 @@ def test_old_results_say_that_nothing_was_recorded() -> None:
     assert line_of([None]) == NOT_RECORDED
 
 
-def test_differences_are_in_words() -> None:
-    assert RAN.differences(RAN) == {}
-    other = replace(RAN, network="resnet50, width 32", image_px=64)
-    assert RAN.differences(other)["image size"] == ("224 px", "64 px")
-    assert set(RAN.differences(other)) == {"network", "image size"}
-
-
 def test_it_is_read_back_as_written() -> None:
     assert decode(WhatRan, encode(RAN)) == RAN

@@ -5,7 +5,7 @@ import pytest
 from vernier.api.functions import options_in_python
 from vernier.cli.parser import parse
 from vernier.errors import ConfigError
-from vernier.requests.catalog import Completion, Doctor, Models, Recipes
+from vernier.requests.catalog import Completion, Models, Recipes
 
 
 def test_a_recipe_is_named_with_or_without_show() -> None:
@@ -23,18 +23,6 @@ def test_without_a_pattern_every_model_is_listed() -> None:
     assert parse(Models, [], "models")[0].pattern == "*"
     with pytest.raises(ConfigError, match="b"):
         parse(Models, ["a", "b"], "models")
-
-
-def test_old_names_of_doctor_mean_the_new_ones() -> None:
-    request, _ = parse(Doctor, ["--devices", "--seconds", "3", "--no-probe"], "doctor")
-    assert request == Doctor(test_devices=True, time="3s", probe=False)
-
-
-@pytest.mark.parametrize("time", ["0s", "601s", "10", "soon"])
-def test_the_speed_test_takes_up_to_ten_minutes(time: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        Doctor(time=time)
-    assert refused.value.given == {"time": time}
 
 
 def test_a_shell_has_to_be_one_that_there_is_a_script_for() -> None:

@@ -1,6 +1,6 @@
 """Options that several commands share are declared once."""
 
-from vernier.config import setting_names
+from vernier.config import described_settings
 from vernier.requests.declaring import options_of
 from vernier.requests.registry import COMMANDS, INTERNAL, find
 
@@ -17,7 +17,7 @@ def test_the_same_option_has_the_same_aliases_and_setting_everywhere() -> None:
 
 
 def test_options_change_settings_that_exist() -> None:
-    known = set(setting_names())
+    known = set(described_settings())
     unknown = [each.declared.sets for _, each in _options() if each.declared.sets and each.declared.sets not in known]  # type: ignore[attr-defined]
     assert unknown == []
 

@@ -14,7 +14,7 @@ from vernier.cli.completion import answers_for
 from vernier.cli.help import command_help
 from vernier.cli.parser import parse
 from vernier.errors import ConfigError
-from vernier.requests.comparing import Compare
+from vernier.lab.requests.comparing import Compare
 from vernier.requests.declaring import (
     SCHEMA,
     Request,

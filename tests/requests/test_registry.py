@@ -2,10 +2,13 @@
 
 import inspect
 
+import pytest
+
 from vernier.cli.commands import GROUPS, SECTIONS, function_of
+from vernier.requests import registry
 from vernier.requests.declaring import GROUPS as HEADINGS
 from vernier.requests.declaring import options_of, summary_of
-from vernier.requests.registry import COMMANDS, INTERNAL, find
+from vernier.requests.registry import COMMANDS, CORE, INTERNAL, CommandSet, find
 
 
 def test_every_command_is_declared_listed_and_carried_out() -> None:
@@ -43,3 +46,16 @@ def test_no_two_options_of_a_command_share_a_flag() -> None:
         assert cls is not None
         flags = [flag for each in options_of(cls) for flag in each.flags]
         assert len(flags) == len(set(flags)), (name, sorted(flags))
+
+
+def test_a_set_adds_commands_and_does_not_change_those_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = CommandSet(
+        commands={"train": ("theirs:Train", "theirs:train"), "weigh": ("theirs:Weigh", "theirs:weigh")},
+        sections={"Measure": ("weigh",), "Theirs": ("weigh",)},
+    )
+    monkeypatch.setattr(registry, "load_group", lambda group, kind: {"theirs": outside})
+    commands = registry.merged(lambda each: each.commands)
+    assert commands["train"] == CORE.commands["train"]
+    assert commands["weigh"] == ("theirs:Weigh", "theirs:weigh")
+    assert registry.sections()["Measure"] == ("weigh",)
+    assert list(registry.sections())[-1] == "Theirs"

@@ -3,7 +3,7 @@
 import pytest
 
 from vernier.cli.parser import parse
-from vernier.config import setting_names
+from vernier.config import described_settings
 from vernier.errors import ConfigError
 from vernier.requests.declaring import options_of
 from vernier.requests.training import Finetune, Train
@@ -11,7 +11,7 @@ from vernier.requests.training import Finetune, Train
 
 @pytest.mark.parametrize("cls", [Train, Finetune])
 def test_every_option_that_sets_something_names_a_setting(cls: type[Train] | type[Finetune]) -> None:
-    known = {name.removeprefix("recipe.") for name in setting_names()}
+    known = {name.removeprefix("recipe.") for name in described_settings()}
     assert {each.declared.sets for each in options_of(cls)} - known == {""}
 
 

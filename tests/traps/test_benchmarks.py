@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from tests.conftest import TINY, Done, only_run
-from tests.measure.bench.sample_rounds import rounds
+from tests.lab.bench.sample_rounds import rounds
 from tests.tiny_training import tiny_config
-from vernier.api.benchmarks import build_request
 from vernier.config import Augment, Config, config_from_tree, override, to_dict
-from vernier.engine.measured import loading, profile_run
-from vernier.engine.measured.arm import run_request
-from vernier.engine.measured.workloads import InferenceLoad, TrainingLoad
-from vernier.measure.bench import arms as bench_arms
-from vernier.measure.bench import combinations, measuring, session, table
-from vernier.measure.bench.rows import pool_rounds
-from vernier.measure.profile.summary import StepRange
+from vernier.lab.api.benchmarks import build_request
+from vernier.lab.bench import arms as bench_arms
+from vernier.lab.bench import combinations, measuring, session, table
+from vernier.lab.bench.rows import pool_rounds
+from vernier.lab.measured import loading, profile_run
+from vernier.lab.measured.arm import run_request
+from vernier.lab.measured.workloads import InferenceLoad, TrainingLoad
+from vernier.lab.requests.benchmarks import BenchTrain
+from vernier.measure.profiles import StepRange
 from vernier.records.bench import ArmLabels, BenchRequest
-from vernier.requests.benchmarks import BenchTrain
 
 Vernier = Callable[..., Done]
 SMALL = [word for word in TINY if word not in ("--global-batch", "16")]
@@ -192,7 +192,7 @@ def test_a_process_takes_at_most_twice_its_measuring_time(monkeypatch: pytest.Mo
     clock = Clock()
     monkeypatch.setattr(measuring, "now_s", clock)
     with contextlib.suppress(ImportError):
-        from vernier.measure.bench import progress
+        from vernier.lab.bench import progress
 
         monkeypatch.setattr(progress, "now_s", clock)
     plan = build_request(BenchTrain(data="synthetic", max_time="20s")).plan
@@ -210,7 +210,7 @@ def _without(plan: Any, start_up_s: float) -> dict[str, Any]:
 
 def test_the_promise_counts_start_up_and_warm_up() -> None:
     """It said "at most 40 s each, besides start-up and warm-up", which were most of it."""
-    from vernier.report.live.benchmark import opening_line
+    from vernier.lab.report.benchmark import opening_line
 
     request = build_request(BenchTrain(data="synthetic", max_time="20s", repeats=2))
     assert opening_line(request, 1).endswith("measuring at most 0:40, about 1:01 with start-up and warm-up")

@@ -12,7 +12,7 @@ from tests.integration.test_detect import boxes  # noqa: F401
 from tests.integration.test_detect import train as train_detector
 from vernier.cli import main
 from vernier.config import config_from_tree, override
-from vernier.engine.measured.workloads import InferenceLoad
+from vernier.lab.measured.workloads import InferenceLoad
 from vernier.models import build
 from vernier.records.bench import BenchRequest
 

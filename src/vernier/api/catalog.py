@@ -1,30 +1,22 @@
-"""What there is: recipes and models, and what this machine can do. `list_recipes`, `list_models` and `doctor`."""
+"""What there is: recipes and models. `list_recipes` and `list_models`."""
 
 import fnmatch
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vernier.cores import allowed_cores
-from vernier.errors import ConfigError, did_you_mean
+from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.references import command, given, use
-from vernier.requests.catalog import Doctor, Models, Recipes
-from vernier.requests.training import Train
-from vernier.requests.values import seconds
+from vernier.plugins import only_plugin
+from vernier.references import given, use
+from vernier.requests.catalog import Models, Recipes
 
 from .functions import function
 from .runs import Records
 from .session import Session
-from .starting import load_torch, sigterm_as_interrupt, unchanged_torch
 
 if TYPE_CHECKING:
-    from vernier.measure.machine.doctor import DevicesPage, Examination, Probe
     from vernier.recipes import RecipeRow
-
-DECODE_S = 1.5
-
-
-# ------------------------------------------------------------------------------------------------- recipes and models
 
 
 def recipe_rows(request: Recipes, session: Session, name: str | None = None) -> "Records[RecipeRow]":
@@ -39,25 +31,22 @@ def recipe_rows(request: Recipes, session: Session, name: str | None = None) -> 
     return rows if request.device_hours is None else _with_hours(rows, request.device_hours, request.convert, session)
 
 
+HoursEstimate = Callable[..., tuple[list[tuple[float, tuple[float, float]]], list[str]]]
+"""What the entry point of `vernier.hours_estimates` is: called with the names of recipes, a run or a throughput, and
+`convert`; gives hours of one device for each recipe with their range, and notes on what they are based on."""
+
+
 def _with_hours(rows: "Records[RecipeRow]", run_or_rate: str, convert: bool, session: Session) -> "Records[RecipeRow]":
     """Add the estimated hours on one device, and report what they are based on."""
-    from vernier import recipes
-    from vernier.measure.planning.conversion import conversion_error
-    from vernier.measure.planning.workload import hours_and_range, speed_of
-
-    speed, basis = speed_of(run_or_rate, convert=convert)
-    session.warn(
-        f"Device hours are an ESTIMATE, {basis.text}: {conversion_error()}. Training steps only, no evaluation, no "
-        "scaling losses."
+    estimate = only_plugin("vernier.hours_estimates")
+    if estimate is None:
+        raise ConfigError(f"{given('device_hours', run_or_rate)}: no installed package estimates training times.")
+    hours, notes = estimate([row.name for row in rows], run_or_rate, convert=convert)
+    session.warn(*notes)
+    return Records(
+        replace(row, estimated_device_hours=value, estimated_device_hours_range=between)
+        for row, (value, between) in zip(rows, hours, strict=True)
     )
-    if basis.ran is not None:
-        session.warn(f"what ran: {basis.ran.line()}")
-    estimated: Records[RecipeRow] = Records()
-    for row in rows:
-        recipe = recipes.get(row.name)
-        hours, (low, high) = hours_and_range(recipe, recipes.train_images(recipe), speed, basis)
-        estimated.append(replace(row, estimated_device_hours=hours, estimated_device_hours_range=(low, high)))
-    return estimated
 
 
 @frozen
@@ -97,76 +86,5 @@ def is_pattern(text: str) -> bool:
     return any(character in text for character in "*?[")
 
 
-# -------------------------------------------------------------------------------------------------------------- doctor
-
-
-def examine_machine(request: Doctor, session: Session) -> "Examination | DevicesPage":
-    """Examine this machine, or test its devices."""
-    if request.test_devices:
-        return _test_devices(request.device, session)
-    if request.device is not None:
-        test = command("doctor", test_devices=True, device=request.device)
-        raise ConfigError(f"{given('machine.device', request.device)} chooses which device is tested: {test}.")
-    load_torch(quiet=session.quiet)
-    from vernier.measure.machine.doctor import examine
-
-    examination, words = examine(), type(session.words)(Train)  # what a device can do is of use when training
-    examination = replace(
-        examination,
-        abilities=tuple(replace(each, instead=words.word(each.instead)) for each in examination.abilities),
-        advice=tuple(map(session.word, examination.advice)),
-    )
-    return replace(examination, probe=_measure(seconds(request.time), session)) if request.probe else examination
-
-
-def _measure(length_s: float, session: Session) -> "Probe":
-    import torch
-
-    from vernier.devices import resolve
-    from vernier.engine.measured.decode_probe import probe_decoding
-    from vernier.measure.machine.doctor import Probe
-    from vernier.measure.machine.probe import probe_training
-
-    device = resolve("auto")
-    precisions = [p for p in ("fp32", "bf16") if not device.refuse(p, "eager", allow_slow=False)]
-    session.say(f"measuring for about {length_s + DECODE_S:.0f} s ({use('probe', False)} omits it) ...")
-    with unchanged_torch():
-        torch.set_num_threads(len(allowed_cores()))
-        device.prepare()
-        training = tuple(probe_training(device, precision, length_s / len(precisions)) for precision in precisions)
-        return Probe(training=training, decoding=probe_decoding(DECODE_S))
-
-
-def _test_devices(device: str | None, session: Session) -> "DevicesPage":
-    """Try the devices. PyTorch is loaded by the trials only: a driver may end its process."""
-    from vernier.clock import utc_stamp
-    from vernier.devices import kinds, unloadable_plugins
-    from vernier.measure.machine.doctor import DevicesPage, describe_machine
-    from vernier.measure.machine.environment import read_variables, read_versions
-    from vernier.measure.machine.trials import try_devices
-
-    if device is not None and device not in kinds():
-        why = unloadable_plugins().get(device)
-        reason = f": {why}" if why else f" is not known. {did_you_mean(device, kinds())}"
-        raise ConfigError(f"{given('machine.device', device)}{reason}")
-    names = (device,) if device else tuple(kinds())
-    with sigterm_as_interrupt():
-        tried = tuple(try_devices(names, lambda trial: session.say(f"trying {trial} ...")))
-    if device is not None and not tried:
-        raise ConfigError(
-            f"{given('machine.device', device)} is not on this machine; without it every device is tried."
-        )
-    return DevicesPage(
-        date=utc_stamp(),
-        machine=describe_machine(),
-        versions=read_versions(),
-        variables=read_variables(),
-        unusable=unloadable_plugins(),
-        tried=tried,
-        absent=tuple(name for name in names if name not in {one.device for one in tried}),
-    )
-
-
 list_recipes = function(Recipes, recipe_rows, "list_recipes")
 list_models = function(Models, model_rows, "list_models")
-doctor = function(Doctor, examine_machine, "doctor")

@@ -22,7 +22,7 @@ from .functions import function
 from .session import Session
 
 if TYPE_CHECKING:
-    from vernier.data.preparing.inspect import DecoderDifference, SplitFacts
+    from vernier.data.preparing.inspect import SplitFacts
     from vernier.data.preparing.packing import PackedSplit
     from vernier.data.preparing.verify import VerifyResult
     from vernier.data.sources import EncodedSource, Source
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
 @frozen
 class Inspection:
-    """What is in a data set: facts by split, the contact sheet that was written, and how other decoders differ."""
+    """What is in a data set: facts by split, and the contact sheet that was written."""
 
     splits: "dict[str, SplitFacts]"
     sheet: str | None = omitted()
-    backends: "tuple[DecoderDifference, ...] | None" = omitted()
 
 
 def make_set(request: MakeData, _: Session) -> Path:
@@ -110,10 +109,10 @@ def prepare_set(request: PrepareData, session: Session) -> "tuple[PackedSplit, .
 
 def _numbers_of_files(request: PrepareData) -> dict[str, int]:
     """The number of TFRecord files per split; empty: by the number of images."""
-    from vernier.data.preparing.tfrecord import COCO_FILES, IMAGENET_FILES
+    from vernier.data.preparing.prepare import plugged_layout
 
     if request.files is None:
-        return {"imagenet": IMAGENET_FILES, "coco": COCO_FILES}.get(request.kind, {})
+        return dict(plugged_layout("tfrecord").files.get(request.kind, {})) if request.format == "tfrecord" else {}
     if request.format != "tfrecord":
         raise ConfigError(
             f"{given('files', request.files)} is for {use('format', 'tfrecord')}, not "
@@ -191,11 +190,9 @@ def inspect_set(request: InspectData, session: Session) -> Inspection:
 
     splits = _open_splits(request, session)
     facts = inspect.describe(splits)
-    first = next(iter(splits.values()))
     if request.sheet:
-        inspect.draw_contact_sheet(first, Path(request.sheet))
-    backends = tuple(inspect.compare_backends(first)) if request.compare_backends else None
-    return Inspection(splits=facts, sheet=request.sheet, backends=backends)
+        inspect.draw_contact_sheet(next(iter(splits.values())), Path(request.sheet))
+    return Inspection(splits=facts, sheet=request.sheet)
 
 
 data_make = function(MakeData, make_set, "data_make")

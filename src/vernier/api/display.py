@@ -13,7 +13,7 @@ from vernier.errors import ConfigError
 from vernier.records.run import EvalResult
 
 if TYPE_CHECKING:
-    from vernier.report.page.collect import Subject
+    from vernier.report.page.subjects import Subject
 
 FRAME_HEIGHT_PX = 640
 

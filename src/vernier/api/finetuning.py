@@ -35,7 +35,7 @@ from .wording import python_errors
 if TYPE_CHECKING:
     from vernier.engine.inference.finishing import Finished
     from vernier.engine.observe import Observer
-    from vernier.recipes.finetuning import Plan, StartingWeights, Survey
+    from vernier.recipes.finetuning import Plan, StartingWeights
 
 NO_WEIGHTS = "none"
 MODEL_FILE = "model.safetensors"
@@ -85,22 +85,18 @@ def _plan(request: Finetune, given: Changed, session: Session) -> "Plan":
     start = (
         default_weights(photographs, machine, given, minutes)
         if request.weights is None
-        else _starting_weights(request.weights, photographs)
+        else _starting_weights(request.weights)
     )
     return pick(photographs, machine, start, given, minutes=minutes)
 
 
-def _starting_weights(weights: str, photographs: "Survey") -> "StartingWeights | None":
+def _starting_weights(weights: str) -> "StartingWeights | None":
     from vernier.engine.starting_weights import recognise_network
     from vernier.recipes.finetuning import StartingWeights
 
     if weights == NO_WEIGHTS:
         return None
-    return StartingWeights(
-        text=weights,
-        network=recognise_network(weights, photographs.open_training()),
-        settings=_settings_of_file(weights),
-    )
+    return StartingWeights(text=weights, network=recognise_network(weights), settings=_settings_of_file(weights))
 
 
 def _settings_of_file(weights: str) -> dict[str, object]:
@@ -142,7 +138,7 @@ def _time_line(tuning: Finetuning, *, measure: bool) -> str:
     """How long training takes: from a few steps of it, or by arithmetic."""
     plan, config = tuning.plan, tuning.training.config
     if measure:
-        from vernier.engine.measured.phase_times import time_phases
+        from vernier.engine.phase_times import time_phases
 
         times = time_phases(config)
         head = f"{times.head_step_s:.2g} s with the new layers alone, " if config.recipe.schedule.head_epochs else ""

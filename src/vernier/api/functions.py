@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from vernier.config import setting_names
+from vernier.config import described_settings
 from vernier.errors import ConfigError, Refusal, did_you_mean
 from vernier.requests.declaring import Option, Request, default_text, description_of, options_of, summary_of
 
@@ -86,7 +86,7 @@ def _option_called(cls: type[Request], name: str, key: str, value: Any) -> tuple
         return other, text
     if other is not None:
         raise ConfigError(f"{name}() has no option {key!r}. It is called {other.name} here.")
-    settings = [setting for setting in setting_names() if setting.rpartition(".")[2] == key]
+    settings = [setting for setting in described_settings() if setting.rpartition(".")[2] == key]
     if settings and any(each.name == "settings" for each in own):
         hint = "It is a setting: " + " or ".join(f'settings={{"{setting}": VALUE}}' for setting in settings[:2]) + "."
     else:

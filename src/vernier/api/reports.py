@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.references import given, use
-from vernier.requests.comparing import Convert, Report
+from vernier.requests.reports import Convert, Report
 
 from .functions import function
 from .session import Session

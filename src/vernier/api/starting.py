@@ -23,6 +23,7 @@ from vernier.config import (
     Model,
     Work,
     derive,
+    describe_elsewhere,
     override,
     read_machine_file,
     refuse_other_work,
@@ -31,7 +32,7 @@ from vernier.cores import allowed_cores
 from vernier.data.preparing.pretrained import fetch_pretrained, is_cached, is_pretrained, pretrained
 from vernier.engine.processes.launch import process_count, quiet_torch, time_left_s, topology
 from vernier.errors import ConfigError, did_you_mean
-from vernier.models import layer_groups
+from vernier.models import info
 from vernier.references import given, use
 from vernier.requests.common import Settings
 from vernier.store import RunDir
@@ -58,7 +59,6 @@ def machine_file(path: "str | os.PathLike[str] | None", work: Work) -> MachineFi
     if path is None:
         return None
     from vernier.devices.cpu import cpu_name
-    from vernier.measure.tuning.results import describe_elsewhere
 
     file = read_machine_file(Path(path).expanduser())
     refuse_other_work(file, work)
@@ -186,7 +186,7 @@ def _check_memory(config: Config) -> None:
     """Refuse training steps that surely need more memory than this host has left; its data is not known yet."""
     from vernier.devices import likely_kind
     from vernier.host_memory import available_bytes
-    from vernier.measure.planning.memory import FreeMemory, KnownData, check_memory
+    from vernier.measure.memory import FreeMemory, KnownData, check_memory
 
     if likely_kind(config.machine.device) == "cpu":
         free = FreeMemory(bytes=available_bytes(), processes=config.machine.procs)
@@ -195,7 +195,7 @@ def _check_memory(config: Config) -> None:
 
 def _check_freeze(model: Model) -> None:
     """Refuse layers that the model does not have."""
-    layers = layer_groups(model.name)
+    layers = info(model.name).groups
     for prefix in model.freeze:
         group = prefix.partition(".")[0]
         if group != "backbone" and not any(layer.startswith(group) for layer in layers):

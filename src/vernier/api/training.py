@@ -26,7 +26,7 @@ from vernier.config import (
 from vernier.engine.processes.launch import LocalRun, time_counted_from_now, topology
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USAGE, ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.measure.profile.summary import StepRange
+from vernier.measure.profiles import StepRange
 from vernier.models import is_detector
 from vernier.records.run import RunSummary
 from vernier.references import command, given, use
@@ -54,7 +54,7 @@ from .wording import Interrupted
 if TYPE_CHECKING:
     from vernier.engine.training.checkpoints.resume import ResumePoint
     from vernier.engine.training.session import Outcome
-    from vernier.measure.planning.explain import Explanation
+    from vernier.measure.explain import Explanation
 
 _NO_CHECKPOINTS = {
     "checkpoint.every_epochs": 0,
@@ -162,7 +162,7 @@ def _starting_config(request: Train, resume: str | None) -> Config:
 
 def explain_request(request: Train, session: Session) -> "Explanation":
     """Everything that follows from the settings: steps, learning rates, memory, expected time, and all warnings."""
-    from vernier.measure.planning.explain import explain as explained
+    from vernier.measure.explain import explain as explained
 
     training = training_of(request)
     size = book.data_size(training.config.recipe)

@@ -10,12 +10,13 @@ from vernier.records.bench import Cell
 from vernier.records.codec import encode
 from vernier.references import command, given
 from vernier.requests.catalog import Models, Recipes
+from vernier.wording import with_range
 
 from .output import Terminal
 
 if TYPE_CHECKING:
     from vernier.api.catalog import ModelRow
-    from vernier.measure.published.tables import PublishedRate, PublishedTime
+    from vernier.measure.published import PublishedRate, PublishedTime
     from vernier.recipes import RecipeRow
 
 
@@ -51,7 +52,6 @@ def _one_name(words: tuple[str, ...]) -> str:
 
 def _recipe_cells(row: "RecipeRow") -> "dict[str, Cell]":
     from vernier import recipes as book
-    from vernier.measure.planning.table import with_range
 
     cells: dict[str, Cell] = {
         "recipe": row.name,
@@ -69,7 +69,7 @@ def _recipe_cells(row: "RecipeRow") -> "dict[str, Cell]":
 
 def _published_speeds(name: str | None) -> "tuple[Sequence[PublishedRate], Sequence[PublishedTime]]":
     """Published throughputs and times of a recipe, or all of them."""
-    from vernier.measure.published.tables import figures_of, rates, times
+    from vernier.measure.published import figures_of, rates, times
 
     return (rates(), times()) if name is None else figures_of(name)
 
@@ -81,7 +81,7 @@ def _as_json(rates: "Sequence[PublishedRate]", times: "Sequence[PublishedTime]")
 def _show_speeds(name: str | None, json: bool, terminal: Terminal) -> int:
     """Two tables: images per second, and hours to train."""
     from vernier import recipes as book
-    from vernier.measure.published.tables import rate_cells, time_cells
+    from vernier.measure.published import rate_cells, time_cells
 
     if name is not None:
         book.get(name)

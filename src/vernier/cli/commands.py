@@ -4,50 +4,18 @@
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from vernier.requests.declaring import summary_of
-from vernier.requests.registry import COMMANDS, INTERNAL, find
+from vernier.requests.registry import COMMANDS, INTERNAL, find, load, merged, sections
 
-GROUPS = {
-    "bench": "Measure training, inference, scaling and loading, with confidence intervals.",
-    "tune": "Find the fastest settings of this machine for a recipe.",
-    "profile": "Profile training or inference steps: kernel table, trace, memory, and where the time goes.",
-    "data": "Make, prepare, verify, inspect or fetch data sets.",
-    "runs": "List runs with result, state and size, or free the disk space they take.",
-    "study": "Device variability: design a study, measure every device, analyze, learn a baseline, check a machine.",
-}
+GROUPS: dict[str, str] = merged(lambda each: each.groups)
 """Commands with actions."""
-DEFAULT_ACTIONS = {"runs": "list", "tune": "train", "profile": "train"}
-"""What a group does if its first argument is not an action."""
-SECTIONS = {
-    "Everyday": ("train", "finetune", "eval", "predict", "export", "runs", "report"),
-    "Measure": ("bench", "profile", "tune", "compare", "plan", "submit"),
-    "Fleets": ("study",),
-    "More": ("recipes", "models", "data", "convert", "doctor", "completion"),
-}
+DEFAULT_ACTIONS: dict[str, str] = merged(lambda each: each.default_actions)
+SECTIONS = sections()
 """The order of `vernier --help`: that of the work."""
-OTHER_NAMES = {
-    "fit": "train",
-    "val": "eval",
-    "validate": "eval",
-    "test": "eval",
-    "evaluate": "eval",
-    "infer": "predict",
-    "benchmark": "bench",
-    "list": "runs",
-    "ls": "runs",
-    "study analyse": "study analyze",
-}
-"""Commands and actions that people type out of habit."""
-MOVED = {
-    ("plan", "--submit"): ("submit", "--to"),
-    ("tune", "--for"): ("tune", ""),
-    ("profile", "--infer"): ("profile infer", None),
-}
-"""Commands with a flag that is a command of its own now, and works under its old name until 0.5: the new command, and
-the flag that takes the value; an empty one: the value is the action; None: there is no value."""
+OTHER_NAMES: dict[str, str] = merged(lambda each: each.other_names)
+_MOVED: dict[tuple[str, str], tuple[str, str | None]] = merged(lambda each: each.moved)
 
 
 def about(name: str) -> str:
@@ -65,14 +33,13 @@ def actions_of(group: str) -> list[str]:
 
 def function_of(command: str) -> Callable[[Any, Any], int]:
     """The function that carries a command out."""
-    module, _, name = COMMANDS[command][1].partition(":")
-    function: Callable[[Any, Any], int] = getattr(import_module(f"{__package__}.{module}"), name)
+    function: Callable[[Any, Any], int] = load(COMMANDS[command][1])
     return function
 
 
 def with_new_name(words: list[str]) -> tuple[list[str], str]:
     """The words of a command that moved as they are typed now, and a note; without a note for any other."""
-    for (name, flag), (new, value_flag) in MOVED.items():
+    for (name, flag), (new, value_flag) in _MOVED.items():
         index = next((i for i, word in enumerate(words) if word.partition("=")[0] == flag), None)
         if words[:1] != [name] or index is None:
             continue

@@ -7,10 +7,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from vernier.errors import EXIT_DONE
 from vernier.requests.catalog import Completion
@@ -177,28 +175,17 @@ def _runs() -> list[str]:
 
 def _settings(current: str) -> Words:
     """Settings with their equals sign, or the values of one that has been typed."""
-    from vernier.config import Config
+    from vernier.config import described_settings, optimizers
 
     name, equals, _ = current.partition("=")
     if not equals:
-        return {f"{setting}=": _sentence(text) for setting, text, _ in _described(Config)}
+        return {f"{setting}=": _sentence(text) for setting, (text, _) in described_settings().items()}
     if name in KINDS_OF_SETTINGS:
         values = _names(KINDS_OF_SETTINGS[name])
     else:
-        hints = [hint for setting, _, hint in _described(Config) if setting == name]
-        values = dict.fromkeys(_choices(hints[0]) if hints else (), "")
+        hint = described_settings().get(name, ("", None))[1]
+        values = dict.fromkeys(optimizers() if name == "optim.name" else _choices(hint), "")
     return {f"{name}={value}": text for value, text in values.items()}
-
-
-def _described(group: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Every setting with its line of help and its type."""
-    hints = get_type_hints(group)
-    for field in fields(group):
-        name, hint = f"{path}{field.name}", hints[field.name]
-        if is_dataclass(hint):
-            yield from _described(hint, f"{name}." if name != "recipe" else "")
-        else:
-            yield name, field.metadata.get("doc", ""), hint
 
 
 def _choices(hint: Any) -> list[str]:

@@ -52,6 +52,7 @@ def _written_lines(written: "tuple[PackedSplit, ...] | dict[str, int]") -> Itera
             line += f"; {packed.continued_after:,} images of an earlier run were kept"
         yield line
         yield from (f"  omitted: {image}" for image in packed.left_out)
+        yield from (f"  note: {note}" for note in packed.notes)
 
 
 def verify(request: VerifyData, terminal: Terminal) -> int:
@@ -82,8 +83,6 @@ def _inspection_lines(inspection: Inspection) -> Iterator[str]:
         yield split
         yield from (f"  {key.replace('_', ' '):28s} {_shown(value)}" for key, value in facts.items())
         yield from (f"  note: {note}" for note in notes)
-    for row in encode(inspection.backends or ()):
-        yield "  ".join(f"{key.replace('_', ' ')} {value}" for key, value in row.items())
     if inspection.sheet:
         yield f"contact sheet  {inspection.sheet}"
 

@@ -7,7 +7,7 @@ import difflib
 import re
 from typing import Any, TypeVar
 
-from vernier.config import setting_names
+from vernier.config import described_settings
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.references import given
@@ -174,7 +174,7 @@ class _Reader:
             own = near[0] if flag.option.name == "settings" or flag.value is False else flag.option.flag
             return f"Did you mean {own}? "
         word = typed.lstrip("-").replace("-", "_")
-        settings = [name for name in setting_names() if word in (name, name.rpartition(".")[2])]
+        settings = [name for name in described_settings() if word in (name, name.rpartition(".")[2])]
         if settings and "--set" in self.flags:
             return f"It is a setting: --set {' or --set '.join(f'{name}=VALUE' for name in settings[:2])}. "
         return ""

@@ -1,23 +1,14 @@
-"""`vernier compare`, `report` and `convert`: what they print."""
+"""`vernier report` and `convert`: what they print."""
 
 import sys
 from pathlib import Path
 
-from vernier.api.comparisons import compare_sides
 from vernier.api.reports import convert_log, write_report
-from vernier.errors import EXIT_DONE, EXIT_FAILED
-from vernier.requests.comparing import Compare, Convert, Report
+from vernier.errors import EXIT_DONE
+from vernier.requests.reports import Convert, Report
 from vernier.wording import plural
 
 from .output import Terminal
-
-
-def compare(request: Compare, terminal: Terminal) -> int:
-    from vernier.report.compare import comparison_lines
-
-    result = compare_sides(request).record
-    terminal.print_result(result, request.json, comparison_lines)
-    return EXIT_FAILED if result.regressed else EXIT_DONE
 
 
 def convert(request: Convert, terminal: Terminal) -> int:
@@ -34,7 +25,7 @@ def report(request: Report, terminal: Terminal) -> int:
     if request.watch:
         return _serve(request, terminal)
     from vernier.records.codec import encode
-    from vernier.report.page.collect import times_to_train
+    from vernier.report.page.logs import times_to_train
 
     written = write_report(request)
     sections, omitted = written.page.sections, written.left_out

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def train(request: Train, terminal: Terminal) -> int:
     if request.explain:
-        from vernier.measure.planning.explain import describe_explanation
+        from vernier.measure.explain import describe_explanation
 
         terminal.print_result(explain_request(request, terminal), request.json, describe_explanation)
         return EXIT_DONE

@@ -18,6 +18,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.models.formats import WeightFormat
 from vernier.models.naming import State, join_some
+from vernier.models.resnet import HEAD, names_in_order
 from vernier.protobuf import crc32c, mask_crc, read_fields, read_varint, to_signed
 
 # LevelDB's table format. The footer is two block handles in 40 bytes, padded with zeros, and the magic number.
@@ -186,8 +187,11 @@ def resnet_state(variables: Mapping[str, Tensor]) -> State:
             "The TensorFlow checkpoint is not that of a ResNet built with tf.layers (conv2d/kernel, "
             f"batch_normalization/gamma, ...); it has {join_some(variables)}."
         )
+    sides = [kernel.shape[0] for _, kernel in kernels]
+    if (names := names_in_order(sides)) is None:
+        raise ConfigError(f"The TensorFlow checkpoint is no ResNet: kernels of {join_some(map(str, sides), limit=12)}.")
     state: State = {}
-    for layer, norm, kernel, gamma in zip(*_layer_names([k.shape[0] for _, k in kernels]), kernels, norms, strict=True):
+    for layer, norm, kernel, gamma in zip(*names, kernels, norms, strict=True):
         # TensorFlow has height, width, inputs, outputs.
         state[f"{layer}.weight"] = kernel[1].permute(3, 2, 0, 1).contiguous()
         parts = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
@@ -196,7 +200,7 @@ def resnet_state(variables: Mapping[str, Tensor]) -> State:
                 raise ConfigError(f"The TensorFlow checkpoint has no {gamma[0]}/{part}.")
             state[f"{norm}.{our_part}"] = value
     if "dense/kernel" in plain:
-        state |= {"fc.weight": plain["dense/kernel"].t().contiguous(), "fc.bias": plain["dense/bias"]}
+        state |= {f"{HEAD}.weight": plain["dense/kernel"].t().contiguous(), f"{HEAD}.bias": plain["dense/bias"]}
     return state
 
 
@@ -205,35 +209,6 @@ def _numbered(variables: Mapping[str, Tensor], kind: str, part: str) -> list[tup
     matches = [(m, v) for name, v in variables.items() if (m := re.fullmatch(rf"({kind}(?:_(\d+))?)/{part}", name))]
     # By number, since as texts conv2d_10 would come before conv2d_2.
     return [(m[1], value) for m, value in sorted(matches, key=lambda pair: int(pair[0][2] or 0))]
-
-
-def _layer_names(sides: list[int]) -> tuple[list[str], list[str]]:
-    """torchvision's names of convolutions and norms, from the sides of the kernels in the order of creation.
-
-    A stage begins with a projection, 1x1, which is created before the block it belongs to; the first stage of
-    networks with basic blocks has none.
-    """
-    basic = sides[1:2] == [3]
-    block_sides = [3, 3] if basic else [1, 3, 1]
-    convolutions, norms = ["conv1"], ["bn1"]
-    # A projection starts a stage, so bottlenecks start before the first one and basic blocks are in it already.
-    stage, block, at = (1, 0, 1) if basic else (0, 0, 1)
-    while at < len(sides):
-        projected = sides[at : at + len(block_sides)] != block_sides
-        if projected:
-            stage, block = stage + 1, 0
-            convolutions.append(f"layer{stage}.0.downsample.0")
-            norms.append(f"layer{stage}.0.downsample.1")
-            at += 1
-        if sides[at : at + len(block_sides)] != block_sides:
-            raise ConfigError(
-                f"The TensorFlow checkpoint is no ResNet: kernels of {join_some(map(str, sides), limit=12)}."
-            )
-        for number in range(1, len(block_sides) + 1):
-            convolutions.append(f"layer{stage}.{block}.conv{number}")
-            norms.append(f"layer{stage}.{block}.bn{number}")
-        at, block = at + len(block_sides), block + 1
-    return convolutions, norms
 
 
 FORMAT = WeightFormat(

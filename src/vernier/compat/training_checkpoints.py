@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vernier.config import Config
-from vernier.engine.starting_weights import describe_weights, photographs_for_check, weights_file
+from vernier.engine.starting_weights import describe_weights, weights_file
 from vernier.engine.training.checkpoints.contents import restore_optimizer
 from vernier.engine.training.setup import Job
 from vernier.errors import ConfigError
@@ -114,11 +114,9 @@ def take_over(job: Job) -> Progress:
             f"{job.derived.stop_step / steps:g}. Train for more ({use('schedule.epochs', slot='N')}), or evaluate the "
             f"file: {command('eval', 'FILE', model='NAME', data='PATH')}."
         )
-    device = next(job.model.parameters()).device
-    images = photographs_for_check(job.model, job.val_source or job.train_source, job.config.recipe.data, device)
     weights.refuse_not_finite(foreign.state, str(path))
     file = weights.FileWeights(state=dict(foreign.state), metadata={})
-    report = weights.load_read(file, job.model, images=images)
+    report = weights.load_read(file, job.model)
     # After the weights are loaded: the order is recognized by masters that agree with them.
     order = _parameter_order(foreign, job.model)
     masters = 0 if order is None else _load_masters(foreign, order, job.model)

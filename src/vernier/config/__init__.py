@@ -3,8 +3,8 @@
 `settings` has the dataclasses, `parsing` reads and writes them, `machine_file` those of a machine file, `durations`
 reads times, `changes` applies what a person changes, `checks` has the rules between them, `warnings` what is allowed
 and unusual, `derived` what follows from them, `migrations` what changed between versions of files. Imports only leaf
-modules of Vernier such as `errors`, `references` and `frozen`; knows no torch, no run directory, no device and no flag.
-Built-in recipes are in `vernier.recipes`.
+modules of Vernier such as `errors`, `references` and `plugins`; knows no torch, no run directory, no device and no
+flag. Optimizers are in `vernier.optim.kinds`, found by name; built-in recipes are in `vernier.recipes`.
 """
 
 from .changes import MACHINE_FILE, Changed, apply_changes, check_batch_rule
@@ -19,10 +19,19 @@ from .derived import (
     train_px,
 )
 from .durations import UNTIL_JOB_ENDS, parse_duration
-from .machine_file import MachineFile, Tuned, Work, machine_toml, read_machine_file, refuse_other_work
+from .machine_file import (
+    MachineFile,
+    Tuned,
+    Work,
+    describe_elsewhere,
+    machine_toml,
+    read_machine_file,
+    refuse_other_work,
+)
 from .parsing import (
     assignment,
     config_from_tree,
+    described_settings,
     differences,
     digest,
     from_dict,
@@ -30,7 +39,6 @@ from .parsing import (
     override,
     override_from_text,
     setting_name,
-    setting_names,
     to_dict,
     to_toml,
     tree_differences,
@@ -51,6 +59,8 @@ from .settings import (
     Published,
     Recipe,
     Schedule,
+    optimizers,
+    option,
 )
 from .warnings import config_warnings
 
@@ -88,13 +98,17 @@ __all__ = [
     "config_warnings",
     "count_virtual_shards",
     "derive",
+    "describe_elsewhere",
     "describe_lr",
     "describe_target",
+    "described_settings",
     "differences",
     "digest",
     "from_dict",
     "load_file",
     "machine_toml",
+    "optimizers",
+    "option",
     "override",
     "override_from_text",
     "parse_duration",
@@ -102,7 +116,6 @@ __all__ = [
     "refuse_other_work",
     "refuse_training_settings",
     "setting_name",
-    "setting_names",
     "to_dict",
     "to_toml",
     "train_px",

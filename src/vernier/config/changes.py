@@ -19,7 +19,6 @@ from .settings import Config, Recipe, short_side_of
 
 MACHINE_FILE = "machine file"
 """The key of a MachineFile among options."""
-LARGE_BATCH_OPTIMISERS = ("lars", "lamb", "muon")
 _SIZE_STEP_PX = 8
 
 
@@ -52,8 +51,7 @@ def apply_changes(config: Config, options: Mapping[str, object], settings: Seque
             notes += note
         else:
             config = override(config, path, value)
-    for assignment in settings:
-        config = override_from_text(config, assignment)
+    config = override_from_text(config, *settings)
     config, note = _with_eval_size(config, start, named)
     if "optim.lr" in values:
         config = with_peak_lr(config)
@@ -118,7 +116,7 @@ def check_batch_rule(recipe: Recipe, base: Recipe, named: frozenset[str]) -> Non
     """Refuse another batch for an optimiser whose rate nobody can derive from it, unless a rate is given."""
     optim, batch, own = recipe.optim, recipe.global_batch, base.global_batch
     rate_given = {"recipe.optim.lr", "recipe.optim.lr_batch"} & named
-    if batch == own or optim.lr_batch is not None or optim.name not in LARGE_BATCH_OPTIMISERS or rate_given:
+    if batch == own or optim.lr_batch is not None or optim.linear_scaling or rate_given:
         return
     linear, root = optim.lr * batch / own, optim.lr * math.sqrt(batch / own)
     raise ConfigError(

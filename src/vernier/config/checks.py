@@ -11,11 +11,12 @@ from operator import attrgetter
 from typing import Any
 
 from vernier.errors import ConfigError
+from vernier.plugins import describe_failures
 from vernier.references import given, use
 
 from .durations import check_time_limit
 from .parsing import parse_value
-from .settings import Config, Data, Machine, Recipe, short_side_of
+from .settings import OPTIMIZERS, Config, Data, Machine, Optim, Recipe, optimizers, short_side_of
 
 _BOX_CROPS = ("ssd", "ssd-tf", "ssd-tf-tall")
 _WITHOUT_EFFECT_ON_DETECTORS = {
@@ -60,12 +61,7 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
             f"{given('loss.bce_threshold', recipe.loss.bce_threshold)} is for {use('loss.kind', 'bce')}, and this is "
             f"{given('loss.kind', recipe.loss.kind)}. Change that, or use {use('loss.bce_threshold', None)}."
         )
-    _check_muon(recipe, detector)
-    if recipe.optim.nesterov and recipe.optim.name != "sgd":
-        raise ConfigError(
-            f"{given('optim.nesterov', True)} is for SGD, and this is {given('optim.name', recipe.optim.name)}. Use "
-            f"{use('optim.nesterov', False)} or {use('optim.name', 'sgd')}."
-        )
+    recipe.optim.check(detector=detector)
     if recipe.model.checkpoint and (recipe.model.weights or recipe.model.backbone_weights):
         raise ConfigError(
             f"{given('model.checkpoint', recipe.model.checkpoint)} has weights of its own. Omit "
@@ -78,33 +74,11 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
         )
 
 
-def _check_muon(recipe: Recipe, detector: bool) -> None:
-    """Refuse Muon where it cannot train, or without one of its learning rates, and these rates with others."""
-    optim = recipe.optim
-    if optim.name != "muon":
-        if rate := next((name for name in ("bias_lr", "head_lr") if getattr(optim, name) is not None), None):
-            raise ConfigError(
-                f"{given(f'optim.{rate}', getattr(optim, rate))} is for Muon, and this is "
-                f"{given('optim.name', optim.name)}, whose learning rate is {use('optim.lr')}. Use "
-                f"{use('optim.bias_lr', None)} and {use('optim.head_lr', None)}."
-            )
-        return
-    if detector:
-        raise ConfigError(
-            f"{given('optim.name', 'muon')} keeps the length of all filters, and a detector's last ones must grow. Use "
-            f"{use('optim.name', 'sgd')}."
-        )
-    if optim.bias_lr is None or optim.head_lr is None:
-        raise ConfigError(
-            f"{given('optim.name', 'muon')} has three learning rates: optim.lr of convolutions, optim.bias_lr and "
-            f"optim.head_lr. Set all of them, for example {use('optim.bias_lr', 100)} and {use('optim.head_lr', 0.02)} "
-            "(those of airbench-cifar10)."
-        )
-    if optim.layer_decay != 1 or optim.backbone_lr_share != 1:
-        raise ConfigError(
-            f"{given('optim.name', 'muon')} has learning rates of its own: omit {given('optim.layer_decay')} and "
-            f"{given('optim.backbone_lr_share')}, or use {use('optim.name', 'sgd')}."
-        )
+def check_optimizer(optim: Optim) -> None:
+    """Refuse to train with an optimizer that is not here; to use a model that was trained with it is no problem."""
+    if optim.name not in (names := optimizers()):
+        why = describe_failures(OPTIMIZERS)
+        raise ConfigError(f"{given('optim.name', optim.name)} is not one of: {', '.join(names)}.{why}")
 
 
 CROPS_OF_WHOLE_IMAGES = ("none", "pad")
@@ -146,10 +120,10 @@ def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
 def check_config(config: Config, *, detector: bool) -> None:
     """All rules between the settings of a run. Raises ConfigError."""
     check_recipe(config.recipe, detector=detector)
+    check_optimizer(config.recipe.optim)
     check_loader(config.machine, config.recipe, detector=detector)
     check_reduction(config)
     check_compression(config)
-    _check_all_reduce(config.machine)
     check_time_limit(config.limits.max_time)
     for name in ("engine", "int8"):
         value = getattr(config.machine, name)
@@ -235,35 +209,10 @@ def check_reduction(config: Config) -> None:
         )
 
 
-def _check_all_reduce(machine: Machine) -> None:
-    """Refuse sums within hosts where gradients are not added up by an all-reduce."""
-    if machine.all_reduce == "flat":
-        return
-    if machine.reduction == "exact":
-        raise ConfigError(
-            f"{given('machine.all_reduce', machine.all_reduce)} does not work with "
-            f"{given('machine.reduction', 'exact')}, which has an order of its own for the sums. Use "
-            f"{use('machine.reduction', 'ddp')}, or {use('machine.all_reduce', 'flat')}."
-        )
-    if machine.gradient_compression == "powersgd":
-        raise ConfigError(
-            f"{given('machine.all_reduce', machine.all_reduce)} does not work with "
-            f"{given('machine.gradient_compression', 'powersgd')}, which sends matrices by PyTorch's own all-reduce. "
-            f"Use {use('machine.gradient_compression', 'bf16')}, or {use('machine.all_reduce', 'flat')}."
-        )
-
-
 def check_compression(config: Config) -> None:
     """Refuse compressed gradients where they would break a promise or never recover, and settings without effect."""
     machine, kind = config.machine, config.machine.gradient_compression
     compression = given("machine.gradient_compression", kind)
-    if kind != "powersgd":
-        for name, value in _changed(machine, Machine(), "machine"):
-            if name.startswith("machine.powersgd_"):
-                raise ConfigError(
-                    f"{given(name, value)} has no effect with {compression}. Omit it, or use "
-                    f"{use('machine.gradient_compression', 'powersgd')}."
-                )
     if kind == "none":
         return
     if machine.reduction == "exact":
@@ -271,31 +220,16 @@ def check_compression(config: Config) -> None:
             f"{compression} does not work with {given('machine.reduction', 'exact')}, which adds up whole gradients in "
             f"one order. Use {use('machine.reduction', 'ddp')}, or {use('machine.gradient_compression', 'none')}."
         )
-    if kind == "powersgd" and machine.precision == "fp16":
-        raise ConfigError(
-            f"{compression} does not work with {given('machine.precision', 'fp16')}: it carries its errors to the next "
-            f"step, also those of gradients that overflowed. Use {use('machine.precision', 'bf16')}, or "
-            f"{use('machine.gradient_compression', 'bf16')}."
-        )
-    if kind == "powersgd" and config.limits.on_divergence == "rollback":
-        raise ConfigError(
-            f"{compression} does not work with {given('limits.on_divergence', 'rollback')}: it carries its errors to "
-            f"the next step, also infinite ones. Use {use('limits.on_divergence', 'stop')}, or "
-            f"{use('machine.gradient_compression', 'bf16')}."
-        )
 
 
 def _check_effect(recipe: Recipe, reasons: dict[str, str], detector: bool) -> None:
     for path, reason in reasons.items():
         setting = attrgetter(path)
-        for name, value in _changed(setting(recipe), setting(_DEFAULTS), path):
+        for name, value in _changed(setting(recipe), setting(Recipe()), path):
             raise ConfigError(
                 f"{given(name, value)} has no effect on {recipe.model.name}, a "
                 f"{'detector' if detector else 'classifier'}: {reason}. Omit {given(name)}."
             )
-
-
-_DEFAULTS = Recipe()
 
 
 def _changed(value: Any, default: Any, path: str) -> list[tuple[str, Any]]:

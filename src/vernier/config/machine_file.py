@@ -13,6 +13,7 @@ from typing import Any, Literal
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.references import command, given
+from vernier.wording import plural
 
 from .parsing import from_dict, override, to_dict, toml_value
 from .settings import Config, Machine, option
@@ -111,3 +112,14 @@ def machine_toml(settings: Mapping[str, Any], tuned: Tuned, comments: Mapping[st
         lines.append(f"{name} = {toml_value(value)}{comment}")
     lines += ["", "[tuned]", *(f"{f.name} = {toml_value(getattr(tuned, f.name))}" for f in fields(tuned))]
     return "\n".join(lines) + "\n"
+
+
+def describe_elsewhere(file: MachineFile, device: str, cores: int) -> tuple[str, ...]:
+    """A note where a file was tuned on another device than this one."""
+    tuned = file.tuned
+    if tuned is None or (tuned.device, tuned.cores) == (device, cores):
+        return ()
+    return (
+        f"{file.path} was tuned on {tuned.device} with {plural(tuned.cores, 'core')}, and this is {device} with "
+        f"{plural(cores, 'core')}: run {command('tune')} here",
+    )

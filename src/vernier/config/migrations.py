@@ -9,6 +9,8 @@ never on disk. A file without a number is of schema 1.
 | | | the task (`WITHOUT_EFFECT`), which were recorded and ignored, take their default because they are refused now |
 | config 3, checkpoint 3, bench 3 | 0.3.0 | data.eval_short_side_px of a detector, always 256 and without effect, is |
 | | | derived from data.eval_px; augment.crop = ssd-tf, which tested one side of a window only, is ssd-tf-tall |
+| config 4, checkpoint 4, bench 4 | 0.4.0 | machine.all_reduce, powersgd_rank and powersgd_start are gone; |
+| | | machine.gradient_compression = powersgd is none |
 """
 
 import dataclasses
@@ -25,9 +27,9 @@ from .settings import Config
 Tree = dict[str, Any]
 
 SCHEMAS = {
-    "config": 3,
-    "checkpoint": 3,
-    "bench": 3,
+    "config": 4,
+    "checkpoint": 4,
+    "bench": 4,
     "run": 1,
     "environment": 1,
     "events": 1,
@@ -140,6 +142,18 @@ def _config_3(tree: Tree) -> Tree:
     return _without(out, ("data.eval_short_side_px",) if _task(out) == "detector" else ())
 
 
+def _config_4(tree: Tree) -> Tree:
+    """A configuration of schema 3 as schema 4 has it."""
+    out = dict(tree)
+    machine, name = _group(out, "machine.gradient_compression")
+    if machine is not None:
+        for removed in ("all_reduce", "powersgd_rank", "powersgd_start"):
+            machine.pop(removed, None)
+        if machine.get(name) == "powersgd":
+            machine[name] = "none"
+    return out
+
+
 def _task(tree: Tree) -> str:
     model, _ = _group(tree, "recipe.model.name")
     return "detector" if model and str(model.get("name", "")).startswith(_DETECTOR_PREFIX) else "classifier"
@@ -174,5 +188,8 @@ _STEPS: dict[tuple[str, int], Callable[[Tree], Tree]] = {
     ("config", 2): _config_3,
     ("checkpoint", 2): _config_within(_config_3, "config"),
     ("bench", 2): _config_within(_config_3, "config", "asked.config"),
+    ("config", 3): _config_4,
+    ("checkpoint", 3): _config_within(_config_4, "config"),
+    ("bench", 3): _config_within(_config_4, "config", "asked.config"),
 }
 """(kind, schema) -> the step to the next schema."""

@@ -10,16 +10,17 @@ import json
 import math
 import tomllib
 import types
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from vernier.addresses import note_origin, redact_addresses, refuse_credentials
 from vernier.errors import ConfigError
 from vernier.references import command, given, use
 
 from .migrations import RENAMED_SETTINGS, migrated
-from .settings import Config, Data, Recipe, short_side_of
+from .settings import Config, Data, Optim, Recipe, optimizers, short_side_of
 
 T = TypeVar("T")
 
@@ -29,6 +30,8 @@ _GROUPS = {f.name for f in dataclasses.fields(Config)}
 _TYPE_NAMES = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
 _USUAL_NAMES = {"learning_rate": "optim.lr", "batch_size": "global_batch", "batch": "global_batch"}
 _LARGEST = 2**63
+_IGNORED = ("trust_coefficient", "beta2", "eps", "filter_momentum")
+"""Settings of optimizers that versions before 0.4 recorded and ignored with other optimizers."""
 _OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
 
 
@@ -39,7 +42,31 @@ def from_dict(cls: type[T], tree: Any, path: str = "") -> T:
     """A dataclass from plain values; unknown names, wrong types and values out of range are ConfigErrors."""
     if not isinstance(tree, dict):
         raise ConfigError(f"{path or 'The configuration'} must be a table of settings, not {tree!r}.")
+    if issubclass(cls, Optim):
+        # A model whose optimizer is in a package that is not here can be used, `check_optimizer` refuses to train it.
+        kind: Any = optimizers().get(str(tree.get("name", cls.name)), Optim)
+        cls, tree = kind, _own_settings(kind, tree)
     return cls(**{key: _field_value(cls, key, value, path) for key, value in tree.items()})
+
+
+def _own_settings(kind: type[Optim], table: Any) -> Any:
+    """The table of an optimizer without settings of others: earlier versions wrote those of all into every file.
+
+    Raises ConfigError if one of them is not at its default: it has no effect.
+    """
+    table = dict(table)
+    for key in [key for key in table if not hasattr(kind, key)]:
+        defaults = {name: getattr(other, key) for name, other in optimizers().items() if hasattr(other, key)}
+        if kind is Optim or key in _IGNORED or table[key] in defaults.values():
+            del table[key]
+        elif defaults:
+            name = next(iter(defaults))
+            raise ConfigError(
+                f"{given(f'optim.{key}', table[key])} is for {' and '.join(defaults)}, and this is "
+                f"{given('optim.name', kind.name)}. Use {use(f'optim.{key}', defaults[name])} or "
+                f"{use('optim.name', name)}."
+            )
+    return table
 
 
 def _field_value(cls: Any, name: Any, value: Any, path: str) -> Any:
@@ -114,47 +141,47 @@ def to_dict(value: Any) -> dict[str, Any]:
 
 def override(config: Config, path: str, value: Any) -> Config:
     """`config` with one field replaced. Recipe fields need no prefix: `optim.lr`, `machine.procs`, `global_batch`."""
-    path = ALIASES.get(path, path)
-    *names, last = _from_the_top(path).split(".")
-    groups: list[Any] = [config]
-    for name in names:
-        groups.append(_setting(groups[-1], name, path))
-    old = _setting(groups[-1], last, path)
-    if dataclasses.is_dataclass(old) and not isinstance(value, dict):
-        members = ", ".join(field.name for field in dataclasses.fields(old))
-        raise ConfigError(f"{path!r} is a group of settings: name one of {members}.")
-    if isinstance(value, str):
-        refuse_credentials(value, path)
-    new = _field_value(type(groups[-1]), last, value, ".".join(names).removeprefix("recipe."))
-    # From the inside out: groups are frozen, so a new value needs a new group at every level.
-    for group, name in zip(reversed(groups), reversed([*names, last]), strict=True):
-        new = dataclasses.replace(group, **{name: new})
-    return cast("Config", new)
+    return override_all(config, {path: value})
 
 
-def setting_names() -> list[str]:
-    """Every setting by the name that assignments take: `optim.lr`, `seed`, `machine.procs`."""
+def override_all(config: Config, values: Mapping[str, Any]) -> Config:
+    """`config` with fields replaced, in one go: which ones the optimizer has depends on its name."""
+    tree = to_dict(config)
+    for path, value in values.items():
+        *names, last = setting_name(path).split(".")
+        group: Any = tree
+        for name in names:
+            group = group.get(name) if isinstance(group, dict) else None
+        if not isinstance(group, dict):
+            raise ConfigError(_unknown(path.removeprefix("recipe.")))
+        if isinstance(group.get(last), dict) and not isinstance(value, dict):
+            raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(group[last])}.")
+        if isinstance(value, str):
+            refuse_credentials(value, path)
+        group[last] = value
+    return from_dict(Config, tree)
 
-    def names(tree: dict[str, Any], path: str) -> list[str]:
-        below = [
-            names(value, f"{path}{key}.") if isinstance(value, dict) else [path + key] for key, value in tree.items()
-        ]
-        return [name for group in below for name in group]
 
-    return [name.removeprefix("recipe.") for name in names(to_dict(Config()), "")]
-
-
-def _setting(group: Any, name: str, path: str) -> Any:
-    if dataclasses.is_dataclass(group) and name in {field.name for field in dataclasses.fields(group)}:
-        return getattr(group, name)
-    raise ConfigError(_unknown(path.removeprefix("recipe.")))
+@cache
+def described_settings(group: Any = Config, path: str = "") -> dict[str, tuple[str, Any]]:
+    """Every setting by the name that assignments take (`optim.lr`, `seed`), with its line of help and its type."""
+    out: dict[str, tuple[str, Any]] = {}
+    for kind in optimizers().values() if group is Optim else (group,):
+        hints = get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            name, hint = f"{path}{field.name}", hints[field.name]
+            if dataclasses.is_dataclass(hint):
+                out |= described_settings(hint, f"{name}." if name != "recipe" else "")  # type: ignore[arg-type]
+            else:
+                out.setdefault(name, (field.metadata["doc"], hint))
+    return out
 
 
 def _unknown(path: str) -> str:
     """The message about a setting that does not exist, with its new name or the nearest ones by their full names."""
     if new := RENAMED_SETTINGS.get(_from_the_top(path)):
         return f"Unknown setting {path!r}. It is called {use(new.removeprefix('recipe.'))}."
-    names, last = setting_names(), path.rpartition(".")[2]
+    names, last = described_settings(), path.rpartition(".")[2]
     near = [_USUAL_NAMES[last]] if last in _USUAL_NAMES else [n for n in names if n.rpartition(".")[2] == last]
     near = near or difflib.get_close_matches(path, names, n=1, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}?" if near else f"{command('recipes', 'shapes-quick')} lists them all."
@@ -179,20 +206,16 @@ def config_from_tree(tree: Any) -> Config:
     return dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, data=data))
 
 
-def override_from_text(config: Config, assignment: str) -> Config:
-    """Apply one `a.b=c` from the command line; `c` is read as TOML, or as text where it is none."""
-    path, equals, text = assignment.partition("=")
-    if not equals or not path.strip():
-        raise ConfigError(f"{given('settings')} takes NAME=VALUE such as optim.lr=0.1, not {assignment!r}.")
-    return override(config, path.strip(), parse_value(text.strip(), _type_of(path.strip())))
-
-
-def _type_of(path: str) -> Any:
-    """The type of a setting; that of anything where there is no such setting."""
-    hint: Any = Config
-    for part in setting_name(path).split("."):
-        hint = get_type_hints(hint).get(part, Any) if dataclasses.is_dataclass(hint) else Any
-    return hint
+def override_from_text(config: Config, *assignments: str) -> Config:
+    """Apply `a.b=c` from the command line; `c` is read as TOML, or as text where it is none."""
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        path, equals, text = (part.strip() for part in assignment.partition("="))
+        if not equals or not path:
+            raise ConfigError(f"{given('settings')} takes NAME=VALUE such as optim.lr=0.1, not {assignment!r}.")
+        hint = described_settings().get(setting_name(path).removeprefix("recipe."), ("", Any))[1]
+        values[path] = parse_value(text, hint)
+    return override_all(config, values)
 
 
 def assignment(path: str, value: Any) -> str:

@@ -5,9 +5,10 @@ Reading and writing them is `config.parsing`, rules between them are `config.che
 
 import math
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from vernier.frozen import frozen
+from vernier.plugins import load_kinds
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Mode = Literal["eager", "compile", "trace"]
@@ -193,38 +194,50 @@ class Detect:
 
 @frozen
 class Optim:
-    """The optimiser."""
+    """The optimizer, with the settings that all of them have."""
 
-    name: Literal["sgd", "lars", "lamb", "muon"] = option(
-        "sgd", "lars: MLPerf's; lamb: with bias correction, as timm's; muon: as airbench's, for classifiers"
-    )
+    name: str = option("sgd", "name of the optimizer")
     lr: float = option(0.1, "peak learning rate for a global batch of lr_batch", above=0)
     lr_batch: int | None = option(None, "scale lr by global_batch / lr_batch; left out: do not scale", low=1)
-    momentum: float = option(0.9, "PyTorch's form, no dampening; lamb: beta 1", low=0, high=0.9999)
-    filter_momentum: float = option(
-        0.6, "muon: momentum of convolutions; `momentum` is that of the rest", low=0, high=0.9999
+    momentum: float = option(0.9, "no dampening; of Adam and LAMB: beta 1", low=0, high=0.9999)
+    weight_decay: float = option(1e-4, "strength of weight decay", low=0)
+    decay_rule: Literal["norm-and-bias", "norm-only", "vectors", "nvidia-name", "all"] = option(
+        "norm-and-bias",
+        "what is exempt from weight decay; vectors: all parameters of one dimension, as timm; nvidia-name: names with "
+        "'bn'; all: nothing",
     )
-    bias_lr: float | None = option(
-        None, "muon: peak learning rate of biases and scales below the head; scaled with the batch as lr is", above=0
-    )
-    head_lr: float | None = option(None, "muon: peak learning rate of the head; scaled as lr is", above=0)
-    nesterov: bool = option(False, "sgd: Nesterov momentum")
-    weight_decay: float = option(
-        1e-4,
-        "L2, added to the gradient; lamb: decoupled; muon: lr x weight_decay of a weight per step, not of convolutions",
-        low=0,
-    )
-    decay_rule: Literal["norm-and-bias", "norm-only", "nvidia-name", "all"] = option(
-        "norm-and-bias", "what is exempt from weight decay; nvidia-name: names with 'bn'; all: nothing"
-    )
-    trust_coefficient: float = option(0.001, "LARS trust coefficient", above=0)
-    beta2: float = option(0.999, "lamb: decay rate of the squared gradients", low=0, high=0.999999)
-    eps: float = option(1e-6, "lamb: epsilon in the denominator", low=0)
     clip_norm: float = option(0.0, "clip the global gradient norm to this; 0: off", low=0)
     backbone_lr_share: float = option(1.0, "learning rate of the backbone, as a share of the head's", above=0, high=1)
     layer_decay: float = option(
         1.0, "layer-wise learning rates: factor from one layer to the one below it; 1: off", above=0, high=1
     )
+
+    buffers: ClassVar[tuple[str, ...]] = ("momentum_buffer",)
+    """Names of the tensors that it keeps for each weight, of the same size: in memory, and in checkpoints."""
+    linear_scaling: ClassVar[bool] = False
+    """Whether the learning rate of another global batch is in proportion to it."""
+
+    def check(self, *, detector: bool) -> None:
+        """Refuse settings that contradict each other. Raises ConfigError."""
+
+    def groups(self, model: Any) -> Any:
+        """Parameter groups of its own, with `lr_share` of the schedule's rate; None: by weight decay and depth."""
+
+    def build(self, groups: Any, lr: float, *, fused: bool) -> Any:
+        """A `torch.optim.Optimizer`, `fused` if the device can do that; None: `update` is called in each step."""
+
+    def update(self, weights: Any, states: Any, group: Any) -> None:
+        """Change weights that have a gradient, all of one group; `states[weight]` has the buffers, zeros at first."""
+        raise NotImplementedError
+
+
+OPTIMIZERS = "vernier.optimizers"
+"""The entry-point group of optimizers of other packages."""
+
+
+def optimizers() -> dict[str, type[Optim]]:
+    """The settings of every optimizer by its name: Vernier's own, one file each, then those of other packages."""
+    return load_kinds("vernier.optim.kinds", OPTIMIZERS, Optim)  # by name: these files import this one
 
 
 @frozen
@@ -321,7 +334,7 @@ class Recipe:
     augment: Augment = Augment()
     loss: Loss = Loss()
     detect: Detect = Detect()
-    optim: Optim = Optim()
+    optim: Optim = field(default_factory=lambda: optimizers()[Optim.name]())
     schedule: Schedule = Schedule()
     ema: Ema = Ema()
     eval: Eval = Eval()
@@ -350,7 +363,7 @@ class Machine:
     eval_batch: int = option(256, "images per evaluation step", low=1)
     backend: Literal["native", "compiled", "dali-cpu", "dali-gpu", "gaudi-media"] = option(
         "native",
-        "decodes and resizes training images; compiled: the same pixels, JPEGs faster, needs a C++ compiler",
+        "decodes and resizes training images; compiled: the same pixels, JPEGs faster",
     )
     workers: int = option(2, "loader threads per process; 0: the training thread loads", low=0, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
@@ -371,8 +384,7 @@ class Machine:
     channels_last: bool = option(True, "memory layout of images and weights")
     convolution: Literal["torch", "winograd"] = option(
         "torch",
-        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products; rounds differently, and needs a "
-        "C++ compiler",
+        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products; rounds differently",
     )
     check_memory: bool = option(
         True, "refuse a training that surely needs more memory than is free; false: warn and try it"
@@ -383,16 +395,9 @@ class Machine:
     reduction: Literal["ddp", "exact"] = option(
         "ddp", "how gradients are summed; exact: the same weights, bit for bit, for any number of processes"
     )
-    all_reduce: Literal["flat", "hierarchical"] = option(
-        "flat", "hosts of several processes: hierarchical adds up gradients within each host, then between hosts"
-    )
     bucket_mb: int = option(25, "several processes: size of a gradient bucket, in MiB", low=1, high=4096)
-    gradient_compression: Literal["none", "bf16", "powersgd"] = option(
-        "none", "several processes: how gradients are sent: as they are, rounded to bf16, or as low-rank matrices"
-    )
-    powersgd_rank: int = option(1, "PowerSGD: rank of the matrices that are sent", low=1, high=64)
-    powersgd_start: int = option(
-        1000, "PowerSGD: steps after each start of the command that send whole gradients", low=2
+    gradient_compression: Literal["none", "bf16"] = option(
+        "none", "several processes: how gradients are sent: as they are, or rounded to bf16"
     )
     batch_norm_statistics: Literal["average", "first"] = option(
         "average",
@@ -452,7 +457,7 @@ class Limits:
 class Config:
     """All settings of a run. `config.json` holds them, and repeats the run."""
 
-    recipe: Recipe = Recipe()
+    recipe: Recipe = field(default_factory=Recipe)
     machine: Machine = Machine()
     checkpoint: Checkpoint = Checkpoint()
     limits: Limits = Limits()

@@ -2,7 +2,7 @@
 
 A kind of device is found through the entry-point group `vernier.devices`: the built-in ones, and those of any other
 installed package (docs/add-a-device.md). May import `errors` and `records`. Sensors (power, clocks, temperature) are
-in `measure.telemetry`, processes and their devices in `engine.processes`, execution modes in `engine.execution`.
+in `lab.telemetry`, processes and their devices in `engine.processes`, execution modes in `engine.execution`.
 """
 
 import functools

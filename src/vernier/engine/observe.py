@@ -4,13 +4,14 @@ The console and the trackers are in `report.live`; the event file and the sensor
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from vernier.measure.telemetry.sampler import Sampler
+from vernier.plugins import only_plugin
 from vernier.records.events import Event, StartEvent, WarningEvent
 from vernier.records.telemetry import SensorSetup, TelemetryRecord, encode_telemetry
 from vernier.store import EventLog, RunDir
@@ -107,6 +108,12 @@ class Recorder:
         pass
 
 
+SamplerFactory = Callable[..., AbstractContextManager[object]]
+"""What the entry point of `vernier.telemetry` is: called with the kind of device, the uuids of devices and a sink that
+has `emit(record)`; by name with `hz`, `session` and `root_pid`, the process whose family is counted as the run. Sensors
+are read while the context lasts; its `setup` is a `SensorSetup`."""
+
+
 class Telemetry:
     """The sensors of a run, sampled into its telemetry file while the context lasts. Create it before the start event.
 
@@ -122,12 +129,16 @@ class Telemetry:
         self.log = run.telemetry(where.rank) if hz > 0 else None
         session = sum(isinstance(event, StartEvent) for event in run.history_so_far())
         root_pid = os.getppid() if where.local_world > 1 else None
-        self._sampler = Sampler(device_kind, uuids, self, hz=hz, session=session, root_pid=root_pid)
+        # Without a package that reads sensors a run has none, as on a host without sensors.
+        factory = only_plugin("vernier.telemetry")
+        self._sampler: Any = nullcontext()
+        if factory is not None:
+            self._sampler = factory(device_kind, uuids, self, hz=hz, session=session, root_pid=root_pid)
 
     @property
     def setup(self) -> SensorSetup:
         """For environment.json."""
-        return self._sampler.setup
+        return getattr(self._sampler, "setup", SensorSetup())
 
     def emit(self, record: TelemetryRecord) -> None:
         if self.log is not None:

@@ -1,7 +1,7 @@
-"""C++ that is compiled at first use on the user's machine: JPEG windows (`jpeg`), Winograd convolutions (`winograd`).
+"""C++ for CPUs: JPEG windows (`jpeg`), restart markers (`restarts`), Winograd convolutions (`winograd`).
 
-`compiling` compiles a file and keeps the library in the cache. Everything works without this package: no other one
-imports it. The entry points `vernier.decoders` and `vernier.convolutions` name its classes, whose contracts are
-`data.decoding.base` and `engine.convolutions`. May import `config`, `data`, `devices` and the foundation. README.md
-contains how to test it alone.
+`library` loads the compiled file. Everything works without this package: no other one imports it. The entry points
+`vernier.decoders`, `vernier.restart_writers` and `vernier.convolutions` name its classes, whose contracts are
+`data.decoding.base`, `data.decoding.restarts` and `engine.convolutions`. May import `config`, `data`, `devices` and the
+foundation. README.md contains how to build it and test it alone.
 """

@@ -4,19 +4,19 @@ What it does not decode, such as damaged or progressive files, libjpeg-turbo doe
 """
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import simplejpeg
 
 from vernier.data.decoding.decode import Image, LazyJpeg, decode, lazy_image
 from vernier.errors import ConfigError
+from vernier.references import given, use
 
-from .compiling import load_library
+from .library import NeededBy, load_function
 
-SETTING = "machine.backend = compiled"
-_SOURCE = Path(__file__).with_name("windows.cpp")
+_NEEDED_BY = NeededBy("machine.backend", "compiled", "native")
 
 
 class CompiledDecoder:
@@ -34,8 +34,8 @@ class CompiledDecoder:
             own = self.decode_window(image, window)
             if own is None or not np.array_equal(own, decode(encoded)[window]):
                 raise ConfigError(
-                    f"{SETTING}: what the C++ compiler of this machine made of {_SOURCE.name} gives other pixels than "
-                    "libjpeg-turbo. Set $CXX to another compiler, or leave machine.backend out."
+                    f"{given(*_NEEDED_BY[:2])}: what the C++ compiler made of windows.cpp gives other pixels than "
+                    f"libjpeg-turbo. Use {use('machine.backend', 'native')}."
                 )
 
     def decode_window(self, image: LazyJpeg, window: tuple[slice, slice]) -> Image | None:
@@ -46,7 +46,7 @@ class CompiledDecoder:
             return None
         out = np.empty((rows.stop - rows.start, columns.stop - columns.start, 3), np.uint8)
         body, table = np.frombuffer(coded.body, np.uint8), coded.table
-        refused = _library().jpeg_window(
+        refused = _jpeg_window()(
             *(coded.header, len(coded.header), body.ctypes.data, len(body)),
             None if table is None else table.ctypes.data,
             *(columns.start, rows.start, out.shape[1], out.shape[0], out.ctypes.data),
@@ -55,13 +55,7 @@ class CompiledDecoder:
 
 
 @cache
-def _library() -> ctypes.CDLL:
-    library = load_library(_SOURCE, SETTING)
-    declare(library)
-    return library
-
-
-def declare(library: ctypes.CDLL) -> None:
-    """The types of the arguments of its function."""
+def _jpeg_window() -> Callable[..., int]:
     pointer, size = ctypes.c_void_p, ctypes.c_int64
-    library.jpeg_window.argtypes = [ctypes.c_char_p, size, pointer, size, pointer, *[size] * 4, pointer]
+    arguments = [ctypes.c_char_p, size, pointer, size, pointer, *[size] * 4, pointer]
+    return load_function("jpeg_window", *arguments, by=_NEEDED_BY)

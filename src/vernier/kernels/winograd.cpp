@@ -14,6 +14,10 @@
 
 #include <omp.h>
 
+#include "exported.h"
+
+namespace {
+
 #if defined(__AVX512F__)
 constexpr int LANES = 16, COLUMNS = 4;
 #else
@@ -24,27 +28,27 @@ constexpr int PANEL = LANES * COLUMNS;
 constexpr int POINTS = 36, TILE = 4, WINDOW = 6;
 constexpr int64_t CHANNELS = 16;
 
-static inline int64_t filled_up(int64_t channels) { return (channels + CHANNELS - 1) / CHANNELS * CHANNELS; }
+inline int64_t filled_up(int64_t channels) { return (channels + CHANNELS - 1) / CHANNELS * CHANNELS; }
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float))));
 
-static inline Vector load(const float* from) {
+inline Vector load(const float* from) {
   Vector values;
   std::memcpy(&values, from, sizeof values);
   return values;
 }
 
-static inline void store(float* to, Vector values) { std::memcpy(to, &values, sizeof values); }
+inline void store(float* to, Vector values) { std::memcpy(to, &values, sizeof values); }
 
 // The same for the last channels, of which there may be fewer.
-static inline Vector load(const float* from, int64_t count) {
+inline Vector load(const float* from, int64_t count) {
   if (count >= LANES) return load(from);
   Vector values = {};
   if (count > 0) std::memcpy(&values, from, count * sizeof(float));
   return values;
 }
 
-static inline void store(float* to, Vector values, int64_t count) {
+inline void store(float* to, Vector values, int64_t count) {
   if (count >= LANES)
     store(to, values);
   else if (count > 0)
@@ -117,7 +121,7 @@ struct OutputGradients {  // A
 
 // Columns, then rows. `read(row, column)` gives a vector of channels, `write(row, column, vector)` takes one.
 template <class Transform, class Read, class Write>
-static inline void transform(Read read, Write write) {
+inline void transform(Read read, Write write) {
   Vector half[Transform::TO][Transform::FROM], line[Transform::FROM], out[Transform::TO];
   for (int column = 0; column < Transform::FROM; column++) {
     for (int row = 0; row < Transform::FROM; row++) line[row] = read(row, column);
@@ -149,7 +153,7 @@ struct Grid {  // of the tiles of a batch
 
 // A window of the images that begins `border` above and left of the tile, to 36 rows of channels `step` floats apart.
 template <class Transform, int BORDER>
-static void gather(const float* images, float* points, int64_t step, int64_t tile, const Grid& grid) {
+void gather(const float* images, float* points, int64_t step, int64_t tile, const Grid& grid) {
   int64_t top = grid.top(tile) - BORDER, left = grid.left(tile) - BORDER;
   const float* image = images + grid.image(tile);
   for (int64_t channel = 0; channel < filled_up(grid.channels); channel += LANES) {
@@ -165,7 +169,7 @@ static void gather(const float* images, float* points, int64_t step, int64_t til
   }
 }
 
-static void scatter(const float* points, int64_t step, float* images, int64_t tile, const Grid& grid) {
+void scatter(const float* points, int64_t step, float* images, int64_t tile, const Grid& grid) {
   int64_t top = grid.top(tile), left = grid.left(tile);
   float* image = images + grid.image(tile);
   for (int64_t channel = 0; channel < grid.channels; channel += LANES) {
@@ -181,7 +185,7 @@ static void scatter(const float* points, int64_t step, float* images, int64_t ti
 // ------------------------------------------------------------------------------------------------------ matrix product
 
 template <int HEIGHT, int WIDTH>
-static void multiply_block(const float* left, int64_t inner, const float* panel, float* out, int64_t outputs) {
+void multiply_block(const float* left, int64_t inner, const float* panel, float* out, int64_t outputs) {
   Vector sums[HEIGHT][WIDTH] = {};
   for (int64_t i = 0; i < inner; i++) {
     Vector row[WIDTH];
@@ -194,7 +198,7 @@ static void multiply_block(const float* left, int64_t inner, const float* panel,
 }
 
 template <int WIDTH>
-static void multiply_panel(
+void multiply_panel(
     const float* left, int64_t rows, int64_t inner, const float* panel, float* out, int64_t outputs) {
   int64_t r = 0;
   for (; r + ROWS <= rows; r += ROWS)
@@ -203,7 +207,7 @@ static void multiply_panel(
 }
 
 // out [rows][outputs] = left [rows][inner] x right, whose columns are in panels [inner][PANEL], the last one narrower.
-static void multiply(const float* left, int64_t rows, int64_t inner, const float* right, float* out, int64_t outputs) {
+void multiply(const float* left, int64_t rows, int64_t inner, const float* right, float* out, int64_t outputs) {
   for (int64_t j = 0; j < outputs; j += PANEL) {
     int64_t width = std::min<int64_t>(PANEL, outputs - j) / LANES;
     const float* panel = right + j * inner;
@@ -214,13 +218,22 @@ static void multiply(const float* left, int64_t rows, int64_t inner, const float
   }
 }
 
+constexpr int64_t AT_ONCE = 2 * ROWS;  // tiles whose points stay in the cache of a core
+
+int64_t scratch_floats(int64_t inputs, int64_t outputs) {
+  return POINTS * AT_ONCE * (filled_up(inputs) + filled_up(outputs));
+}
+
+}  // namespace
+
 // ----------------------------------------------------------------------------------------------- called through ctypes
 
 extern "C" {
 
 // Weights to the 36 right-hand sides of `winograd_convolve`. For the gradient of the images they are turned by 180
 // degrees, and inputs and outputs change places.
-void winograd_weights(const float* weights, float* points, int64_t outputs, int64_t inputs, int backward, int threads) {
+void EXPORTED(winograd_weights)(
+    const float* weights, float* points, int64_t outputs, int64_t inputs, int backward, int threads) {
   int64_t blocks_across = filled_up(inputs) / LANES, blocks = filled_up(outputs) / LANES * blocks_across;
   int64_t rows = filled_up(backward ? outputs : inputs), columns = filled_up(backward ? inputs : outputs);
 #pragma omp parallel for schedule(static) num_threads(threads)
@@ -248,14 +261,10 @@ void winograd_weights(const float* weights, float* points, int64_t outputs, int6
   }
 }
 
-constexpr int64_t AT_ONCE = 2 * ROWS;  // tiles whose points stay in the cache of a core
-
 // Floats that each thread of `winograd_convolve` writes to.
-int64_t winograd_scratch(int64_t inputs, int64_t outputs) {
-  return POINTS * AT_ONCE * (filled_up(inputs) + filled_up(outputs));
-}
+int64_t EXPORTED(winograd_scratch)(int64_t inputs, int64_t outputs) { return scratch_floats(inputs, outputs); }
 
-void winograd_convolve(
+void EXPORTED(winograd_convolve)(
     const float* images, const float* weights, float* out, float* scratch, int64_t count, int64_t height, int64_t width,
     int64_t inputs, int64_t outputs, int threads) {
   Grid from(height, width, inputs), to(height, width, outputs);
@@ -263,7 +272,7 @@ void winograd_convolve(
   int64_t tiles = count * from.per_image(), blocks = (tiles + AT_ONCE - 1) / AT_ONCE;
 #pragma omp parallel num_threads(threads)
   {
-    float* points = scratch + omp_get_thread_num() * winograd_scratch(inputs, outputs);
+    float* points = scratch + omp_get_thread_num() * scratch_floats(inputs, outputs);
     float* products = points + POINTS * AT_ONCE * inner;
 #pragma omp for schedule(dynamic)
     for (int64_t block = 0; block < blocks; block++) {
@@ -279,7 +288,7 @@ void winograd_convolve(
 }
 
 // Points of all tiles, [36][tiles][channels]: of a layer's inputs, or of the gradient of its outputs.
-void winograd_points(
+void EXPORTED(winograd_points)(
     const float* images, float* points, int64_t count, int64_t height, int64_t width, int64_t channels, int gradients,
     int threads) {
   Grid grid(height, width, channels);
@@ -294,7 +303,8 @@ void winograd_points(
 }
 
 // The gradient of the weights from its 36 points, [36][outputs][inputs], both filled up.
-void winograd_weight_gradient(const float* points, float* gradient, int64_t outputs, int64_t inputs, int threads) {
+void EXPORTED(winograd_weight_gradient)(
+    const float* points, float* gradient, int64_t outputs, int64_t inputs, int threads) {
   int64_t rows = filled_up(outputs), row_size = filled_up(inputs);
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t output = 0; output < outputs; output++)

@@ -6,8 +6,8 @@ networks and the profiler see them. Evaluation keeps PyTorch's own convolutions,
 
 import ctypes
 import math
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,9 +18,8 @@ from vernier.devices import Device
 from vernier.errors import ConfigError
 from vernier.references import given, use
 
-from .compiling import load_library
+from .library import NeededBy, load_function
 
-SETTING = "machine.convolution = winograd"
 # As in winograd.cpp, which fills buffers that are allocated here: TILE x TILE outputs need (TILE + 3 - 1)^2 points.
 TILE, POINTS, CHANNEL_MULTIPLE = 4, 36, 16
 # With 16 channels PyTorch's convolution was faster (docs/results/training-step.md).
@@ -30,7 +29,7 @@ FEWEST_TILES = 64
 LARGEST_ERROR = 1e-4
 """Relative, of the check against PyTorch; about 3e-6 is usual."""
 
-_SOURCE = Path(__file__).with_name("winograd.cpp")
+_NEEDED_BY = NeededBy("machine.convolution", "winograd", "torch")
 
 
 class Winograd:
@@ -50,8 +49,8 @@ class Winograd:
         convolutions = [module for module in model.modules() if is_convertible(module)]
         if not convolutions:
             raise ConfigError(
-                f"{SETTING} has no effect on this network: it has no 3 x 3 convolution with stride 1, one group and at "
-                f"least {FEWEST_CHANNELS} channels. Leave it out."
+                f"{given(*_NEEDED_BY[:2])} has no effect on this model: it has no 3 x 3 convolution with stride 1, one "
+                f"group and at least {FEWEST_CHANNELS} channels. Omit it."
             )
         check_kernels()
         for module in convolutions:
@@ -111,7 +110,7 @@ def weight_gradient(gradient: Tensor, images: Tensor) -> Tensor:
     # 36 products [outputs, tiles] x [tiles, inputs]: tiles are summed before the one transform back.
     points = torch.bmm(_points(gradient, gradients=True).transpose(1, 2), _points(images, gradients=False))
     result = _channels_last(outputs, inputs, 3, 3)
-    _kernels().winograd_weight_gradient(points.data_ptr(), result.data_ptr(), outputs, inputs, torch.get_num_threads())
+    _kernel("weight_gradient")(points.data_ptr(), result.data_ptr(), outputs, inputs, torch.get_num_threads())
     return result
 
 
@@ -157,12 +156,12 @@ def _multiply(images: Tensor, weight: Tensor, *, backward: bool) -> Tensor:
     # The kernels get bare pointers: layouts must be right, and these names keep the copies alive until they return.
     count, inputs, height, width = images.shape
     outputs = weight.shape[1 if backward else 0]
-    kernels, threads = _kernels(), torch.get_num_threads()
+    threads = torch.get_num_threads()
     points = torch.empty(POINTS * filled_up(inputs) * filled_up(outputs))
-    kernels.winograd_weights(weight.data_ptr(), points.data_ptr(), weight.shape[0], weight.shape[1], backward, threads)
+    _kernel("weights")(weight.data_ptr(), points.data_ptr(), weight.shape[0], weight.shape[1], backward, threads)
     result = _channels_last(count, outputs, height, width)
-    scratch = torch.empty(threads * kernels.winograd_scratch(inputs, outputs))
-    kernels.winograd_convolve(
+    scratch = torch.empty(threads * _kernel("scratch")(inputs, outputs))
+    _kernel("convolve")(
         *(tensor.data_ptr() for tensor in (images, points, result, scratch)),
         *(count, height, width, inputs, outputs, threads),
     )
@@ -173,7 +172,7 @@ def _points(images: Tensor, *, gradients: bool) -> Tensor:
     images = images.contiguous(memory_format=torch.channels_last)
     count, channels, height, width = images.shape
     points = torch.empty(POINTS, count_tiles(images), filled_up(channels))
-    _kernels().winograd_points(
+    _kernel("points")(
         *(images.data_ptr(), points.data_ptr(), count, height, width, channels, gradients, torch.get_num_threads())
     )
     return points
@@ -185,17 +184,17 @@ def _channels_last(*shape: int, like: Tensor | None = None) -> Tensor:
 
 
 @cache
-def _kernels() -> ctypes.CDLL:
-    library = load_library(_SOURCE, SETTING)
-    # Without argtypes, ctypes passes integers as 32 bits and cuts pointers off.
+def _kernel(name: str) -> Callable[..., Any]:
     pointer, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-    library.winograd_weights.argtypes = [pointer] * 2 + [size] * 2 + [number] * 2
-    library.winograd_scratch.argtypes = [size] * 2
-    library.winograd_scratch.restype = size
-    library.winograd_convolve.argtypes = [pointer] * 4 + [size] * 5 + [number]
-    library.winograd_points.argtypes = [pointer] * 2 + [size] * 4 + [number] * 2
-    library.winograd_weight_gradient.argtypes = [pointer] * 2 + [size] * 2 + [number]
-    return library
+    arguments: dict[str, list[Any]] = {
+        "weights": [pointer] * 2 + [size] * 2 + [number] * 2,
+        "scratch": [size] * 2,
+        "convolve": [pointer] * 4 + [size] * 5 + [number],
+        "points": [pointer] * 2 + [size] * 4 + [number] * 2,
+        "weight_gradient": [pointer] * 2 + [size] * 2 + [number],
+    }
+    returns = size if name == "scratch" else None
+    return load_function(f"winograd_{name}", *arguments[name], returns=returns, by=_NEEDED_BY)
 
 
 def check_kernels() -> None:
@@ -212,6 +211,6 @@ def check_kernels() -> None:
         error = ((own - usual).norm() / usual.norm()).item()
         if not error < LARGEST_ERROR:  # also true for NaN
             raise ConfigError(
-                f"{SETTING}: what the C++ compiler of this machine made of {_SOURCE.name} differs from PyTorch's "
-                f"convolution by {error:.1e}. Set $CXX to another compiler, or leave machine.convolution out."
+                f"{given(*_NEEDED_BY[:2])}: what the C++ compiler made of winograd.cpp differs from PyTorch's "
+                f"convolution by {error:.1e}. Use {use('machine.convolution', 'torch')}."
             )

@@ -1,7 +1,7 @@
-"""How things are measured, and what the figures mean: benchmarks, studies, profiles, telemetry, the machine, planning.
+"""What training, evaluation and reports compute about themselves: throughput, intervals, energy, memory, what ran.
 
-`statistics` computes, `telemetry` reads sensors, `machine` describes the host, `profile` splits steps, `bench` and
-`study` run experiments in processes of their own, `planning` predicts. May import config, devices, records, store and
-the top-level modules, never engine, report or cli. The types of results are in records; words and pages about them
-are in report.
+`throughput` and `estimates` define speed and its interval, `run_summary` the speed of a run, `agreement` and
+`published` compare with publications, `memory` and `explain` work out a run before it starts, `environment` and
+`what_ran` describe it. May import config, devices, models, optim, records, store and the top-level modules. Benchmarks,
+studies and telemetry are in `vernier.lab`, which plugs in.
 """

@@ -5,8 +5,8 @@ from dataclasses import replace
 from vernier.config import Config, Recipe
 from vernier.records.run import RunSummary
 
-from .published.standing import published_speeds
-from .statistics.agreement import agreement
+from .agreement import agreement
+from .published import published_speeds
 
 
 def assess(config: Config, status: str, summary: RunSummary, *, reference: Recipe | None) -> RunSummary:

@@ -12,7 +12,7 @@ from vernier.records.what_ran import Kind, WhatRan
 from vernier.version import describe_version
 from vernier.wording import plural
 
-from .machine.environment import installed_version
+from .environment import installed_version
 
 
 def describe_run(
@@ -114,10 +114,9 @@ def run_name(config: Config) -> str:
 
 def _describe_exchange(machine: Machine) -> str | None:
     """How gradients are exchanged, where that is not the default."""
-    kinds = {"none": "", "bf16": "gradients sent in bf16", "powersgd": f"PowerSGD of rank {machine.powersgd_rank}"}
+    sent = "gradients sent in bf16" if machine.gradient_compression == "bf16" else ""
     usual = machine.bucket_mb == Machine().bucket_mb
-    hosts = "" if machine.all_reduce == "flat" else "added up within hosts first"
-    parts = [kinds[machine.gradient_compression], hosts, "" if usual else f"buckets of {machine.bucket_mb:,} MiB"]
+    parts = [sent, "" if usual else f"buckets of {machine.bucket_mb:,} MiB"]
     return ", ".join(filter(None, parts)) or None
 
 

@@ -1,23 +1,21 @@
-"""Models: how they are described (`architecture`), named (`catalogue`) and built (`resnet`, `airbench`, `ssd`), what
-they cost (`cost`), and third-party weights files (`weights`, `naming`, `stride_check`).
+"""Models: the contract of their families (`contract`), the catalogue (`catalogue`), the families (`resnet`, `convnext`,
+`airbench`, `ssd`), what they cost (`cost`, `trace`), and third-party weights files (`weights`, `naming`).
 
-May import `config`, `store`, `errors` and nothing above them. Loss, metric and boxes are in `tasks`; starting a
-training from a weights file is in `engine.starting_weights`.
+May import `config`, `store`, `errors` and nothing above them. Loss, metric and boxes are in `tasks`; starting a run
+from a weights file is in `engine.starting_weights`.
 """
 
-from .architecture import Arch, Options
-from .catalogue import ModelInfo, build, describe, info, is_detector, layer_groups, names, shown_name, ssd_spec
+from .catalogue import build, describe, entry_of, info, is_detector, names, shown_name
+from .contract import ModelInfo, Options
 
 __all__ = [
-    "Arch",
     "ModelInfo",
     "Options",
     "build",
     "describe",
+    "entry_of",
     "info",
     "is_detector",
-    "layer_groups",
     "names",
     "shown_name",
-    "ssd_spec",
 ]

@@ -1,17 +1,21 @@
-"""The airbench network for CIFAR-10: convolutions with pools and no shortcuts, behind fixed whitening filters.
+"""The airbench model for CIFAR-10: convolutions with pools and no shortcuts, behind fixed whitening filters.
 
 Jordan 2024, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU", github.com/KellerJordan/cifar10-airbench, after Page
 2018 and hlb-CIFAR10. The first convolution whitens patches of 2x2 pixels. Its filters come from the training images,
-without their labels (`whitening_filters`), and stay as they are; `engine.starting_weights` sets them before the first
-step.
+without their labels (`whitening_filters`), and stay as they are; `prepare` sets them before the first step.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .architecture import PATCH_PX, Arch, Options, stage_channels, whitening_channels
+from .contract import Entry, Family, Layout, Options
 
+_PATCH_PX = 2
+"""Side of the patches that the stem whitens."""
+_WIDTH = 64
+_MULTIPLES = (1, 4, 4)
+"""Channels of each stage, as multiples of the width."""
 _BN_EPS, _BN_MOMENTUM = 1e-12, 0.4
 _LEAST_VARIANCE = 5e-4  # added to the variance of each direction, so that noise is not blown up
 
@@ -42,35 +46,65 @@ class PooledBlock(nn.Module):
 class AirbenchNet(nn.Module):
     """Images [N, in_channels, H, W] to logits [N, num_classes]. Images have at least 10 pixels per side."""
 
-    def __init__(self, arch: Arch, options: Options) -> None:
+    preparation_images = 1024
+
+    def __init__(self, options: Options) -> None:
         super().__init__()
-        self.arch, self.options = arch, options
-        channels = whitening_channels(options.in_channels)
-        self.conv1 = nn.Conv2d(options.in_channels, channels, PATCH_PX)
+        self.options = options
+        self.layout = Layout(
+            stem=("conv1",), stages=(("layer1",), ("layer2",), ("layer3",)), blocks=(1, 1, 1), classifier="fc"
+        )
+        channels = 2 * options.in_channels * _PATCH_PX**2  # both signs of each direction of a patch
+        self.conv1 = nn.Conv2d(options.in_channels, channels, _PATCH_PX)
         self.conv1.weight.requires_grad_(False)
-        for number, planes in enumerate(stage_channels(arch, options.width), start=1):
+        for number, multiple in enumerate(_MULTIPLES, start=1):
+            planes = (options.width or _WIDTH) * multiple
             self.add_module(f"layer{number}", nn.Sequential(PooledBlock(channels, planes)))
             channels = planes
         self.fc = nn.Linear(channels, options.num_classes, bias=False)
-        # The published network has weights of deviation 1 and divides its outputs by the channels.
+        # The published model has weights of deviation 1 and divides its outputs by the channels.
         nn.init.uniform_(self.fc.weight, -(3**0.5) / channels, 3**0.5 / channels)
 
     def forward(self, x: Tensor) -> Tensor:
         x = functional.gelu(self.conv1(x))
-        for number in range(1, len(self.arch.blocks) + 1):
+        for number in range(1, len(_MULTIPLES) + 1):
             x = self.get_submodule(f"layer{number}")(x)
         logits: Tensor = self.fc(torch.flatten(functional.adaptive_max_pool2d(x, 1), 1))
         return logits
+
+    def prepare(self, images: Tensor) -> str:
+        """Set the filters of the stem from normalized training images; a note about it."""
+        with torch.no_grad():
+            self.conv1.weight.copy_(whitening_filters(images))
+        patch = f"{_PATCH_PX} x {_PATCH_PX}"
+        return f"conv1 whitens patches of {patch} pixels, learned from {len(images):,} training images without labels"
 
 
 def whitening_filters(images: Tensor) -> Tensor:
     """Filters [2 x patch values, channels, 2, 2] whose outputs have no correlation and equal variance on these images.
 
-    `images` [N, channels, H, W] are normalised. Each principal direction of their patches is there with both signs, so
+    `images` [N, channels, H, W] are normalized. Each principal direction of their patches is there with both signs, so
     that GELU loses nothing.
     """
     channels = images.shape[1]
-    patches = functional.unfold(images.double(), PATCH_PX).transpose(1, 2).reshape(-1, channels * PATCH_PX**2)
+    patches = functional.unfold(images.double(), _PATCH_PX).transpose(1, 2).reshape(-1, channels * _PATCH_PX**2)
     variances, directions = torch.linalg.eigh(patches.T @ patches / len(patches))
-    filters = (directions / torch.sqrt(variances + _LEAST_VARIANCE)).T.reshape(-1, channels, PATCH_PX, PATCH_PX)
+    filters = (directions / torch.sqrt(variances + _LEAST_VARIANCE)).T.reshape(-1, channels, _PATCH_PX, _PATCH_PX)
     return torch.cat((filters, -filters)).float()
+
+
+FAMILY = Family(
+    models=(
+        Entry(
+            name="airbench94",
+            family="airbench",
+            summary="eight plain layers behind a whitening one (Jordan 2024, airbench94): 64/256/256 channels",
+            input_px=32,
+            classes=10,
+            width=_WIDTH,
+            stem="whitening",
+            build=AirbenchNet,
+        ),
+    ),
+    options=("width",),
+)

@@ -1,81 +1,92 @@
-"""Residual networks: one `ResNet` that becomes every classifier of the catalogue but one from an `Arch` and `Options`.
+"""Residual models: one `ResNet` that becomes ResNets, ResNeXts and their small relatives from an `Arch` and `Options`.
 
-Owns the layers, the forward pass and the initial weights, and the `Trunk` that detectors build on. The architectures
-are listed in `catalogue`. Parameters have torchvision's names and order (`layer1.0.conv1.weight`,
-`layer2.0.downsample.0.weight`, `fc.bias`), so weights need no translation. The forward pass has no branch that depends
-on data, so it traces and compiles without graph breaks.
+Owns their architectures, layers, initial weights and names, and the `Trunk` that detectors build on. Parameters have
+torchvision's names and order (`layer1.0.conv1.weight`, `layer2.0.downsample.0.weight`, `fc.bias`), so weights need no
+translation. The forward pass has no branch that depends on data, so it traces and compiles without graph breaks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
-from .architecture import (
-    BLUR_MIN_CHANNELS,
-    Arch,
-    Init,
-    Options,
-    inner_channels,
-    stage_strides,
-)
+from vernier.config import Model
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.wording import plural
+
+from .contract import Entry, Family, Layout, Naming, Options
 from .drop_path import DropPath
+from .recomputing import Recomputing
 
-# Activation checkpointing: a part that runs again computes the same values. Batch norms use the batch's statistics, and
-# the masks of stochastic depth are those of the step (`drop_path.PathMasks`).
+_BLUR_MIN_CHANNELS = 16
+"""FFCV blurs only in front of strided convolutions with at least this many input channels: all but the stem."""
+_TORCHVISION_WIDTH, _TORCHVISION_STAGES = 64, 4
+HEAD = "fc"
+"""The name of the classifier."""
 
 
-class Recomputing(nn.Module):
-    """A module with parts that can run again in the backward pass, instead of keeping what they computed."""
+@frozen
+class Arch:
+    """The shape of a residual model: everything that distinguishes one catalogue entry from another."""
 
-    recomputes = False
+    block: Literal["basic", "bottleneck"]
+    blocks: tuple[int, ...]
+    """Blocks per stage; every stage but the first halves the resolution."""
+    width: int = 64
+    """Channels of the stem and of the first stage's blocks."""
+    groups: int = 1
+    """Groups of the 3x3 convolution in a bottleneck (ResNeXt's cardinality)."""
+    group_width: int = 64
+    """Channels per group in the first stage, at width 64: the 4 of 32x4d. A plain bottleneck is one group of 64."""
+    stride_in: Literal["3x3", "1x1"] = "3x3"
+    """Where a bottleneck subsamples: the 3x3 is v1.5, the first 1x1 is v1 (the paper's)."""
+    squeeze: int = 0
+    """Width of the squeeze-and-excitation layer, the same in every block; 0 for none."""
+    shortcut: Literal["projection", "pad"] = "projection"
+    """How a shortcut changes shape: 1x1 convolution, or the paper's option A (subsample, pad channels with zeros)."""
+    stem: Literal["imagenet", "small"] = "imagenet"
+    last_stride: Literal[1, 2] = 2
+    """Stride of the last stage. A detector's backbone has 1, to keep the resolution."""
 
-    def in_part(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """`part(x)`, of which only `x` is kept for the backward pass where this module recomputes."""
-        if not self.recomputes or not torch.is_grad_enabled():
-            return part(x)
-        if torch.compiler.is_compiling():  # compiled code updates statistics in the forward pass only
-            # No random state to preserve: masks of stochastic depth are drawn before the step, nothing else is random.
-            compiled: Tensor = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
-            return compiled
-        output: Tensor = checkpoint(
-            part,
-            x,
-            use_reentrant=False,
-            preserve_rng_state=False,
-            # Contexts of the first run and of the recomputation, which must not update statistics a second time.
-            context_fn=lambda: (nullcontext(), _unchanged_statistics(self)),
+    @property
+    def expansion(self) -> int:
+        return 4 if self.block == "bottleneck" else 1
+
+    @property
+    def strides(self) -> list[int]:
+        """Stride of the first block of every stage."""
+        return [1] + [2] * (len(self.blocks) - 2) + [self.last_stride]
+
+
+def layout_of_arch(arch: Arch) -> Layout:
+    """Where the layers of a residual model without a head are."""
+    # Grouped bottlenecks are published with one stride only.
+    twins = arch.block == "bottleneck" and arch.groups == 1
+    return Layout(
+        stem=("conv1", "bn1"),
+        stages=tuple((f"layer{number}",) for number in range(1, len(arch.blocks) + 1)),
+        blocks=arch.blocks,
+        classifier="",
+        variant=("v1.5" if arch.stride_in == "3x3" else "v1") if twins else "",
+    )
+
+
+def inner_channels(arch: Arch, planes: int) -> int:
+    """Channels of the 3x3 convolution in a bottleneck of nominal width `planes` (64 in ResNet's first stage)."""
+    inner = planes * arch.group_width * arch.groups // 64
+    if inner == 0 or inner % arch.groups:
+        raise ConfigError(
+            f"At width {planes}, {inner} channels do not divide into {arch.groups} groups. Set model.width to 64."
         )
-        return output
-
-
-def recompute_activations(model: nn.Module) -> None:
-    """Let every part of the model that can run again do so."""
-    for module in model.modules():
-        if isinstance(module, Recomputing):
-            module.recomputes = True
-
-
-@contextmanager
-def _unchanged_statistics(module: nn.Module) -> Iterator[None]:
-    """While entered, batch norms update copies of their running statistics, which are then discarded."""
-    # Frozen batch norms are in evaluation mode and update nothing.
-    norms = [m for m in module.modules() if getattr(m, "track_running_stats", False) and m.training]
-    own = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
-    for norm, name, buffer in own:
-        setattr(norm, name, buffer.clone())
-    try:
-        yield
-    finally:
-        for norm, name, buffer in own:
-            setattr(norm, name, buffer)
+    return inner
 
 
 class BlurConv2d(nn.Conv2d):
@@ -124,13 +135,13 @@ class SqueezeExcite(nn.Module):
 
 
 class _Layers:
-    """Creates the convolutions and batch norms of one network with its options."""
+    """Creates the convolutions and batch norms of one model with its options."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def conv(self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
-        blur = self.options.blurpool and stride > 1 and in_channels >= BLUR_MIN_CHANNELS
+        blur = self.options.blurpool and stride > 1 and in_channels >= _BLUR_MIN_CHANNELS
         # No bias in any convolution: the batch norm behind it has one.
         return (BlurConv2d if blur else nn.Conv2d)(
             in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
@@ -229,11 +240,11 @@ _POOLS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Trunk(Recomputing):
-    """A residual network without its head: images [N, in_channels, H, W] to features. Weights are not initialised."""
+    """A residual model without its head: images [N, in_channels, H, W] to features. Weights are not initialised."""
 
     def __init__(self, arch: Arch, options: Options) -> None:
         super().__init__()
-        self.arch, self.options = arch, options
+        self.arch, self.options, self.layout = arch, options, layout_of_arch(arch)
         layers = _Layers(options)
         width = options.width or arch.width
         stem = arch.stem if options.stem == "default" else options.stem
@@ -268,10 +279,11 @@ class Trunk(Recomputing):
 
 
 class ResNet(Trunk):
-    """A residual network for classification: images [N, in_channels, H, W] to logits [N, num_classes]."""
+    """A residual model for classification: images [N, in_channels, H, W] to logits [N, num_classes]."""
 
     def __init__(self, arch: Arch, options: Options) -> None:
         super().__init__(arch, options)
+        self.layout = replace(self.layout, classifier=HEAD)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(self.out_channels, options.num_classes)
         initialise(self, options.init, zero_gamma=options.zero_gamma)
@@ -281,7 +293,7 @@ class ResNet(Trunk):
         return logits
 
 
-def initialise(model: nn.Module, init: Init, *, zero_gamma: bool) -> None:
+def initialise(model: nn.Module, init: str, *, zero_gamma: bool) -> None:
     """Initialise convolutions from torch's default generator and set batch norms to the identity."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
@@ -297,7 +309,7 @@ def initialise(model: nn.Module, init: Init, *, zero_gamma: bool) -> None:
                 nn.init.zeros_(last_norm.weight)
 
 
-def _initialise_conv(weight: Tensor, init: Init) -> None:
+def _initialise_conv(weight: Tensor, init: str) -> None:
     if init == "tf":
         # A normal truncated at two deviations has 0.8796 of its deviation; TensorFlow corrects for that.
         std = math.sqrt(1.0 / weight[0].numel()) / 0.87962566103423978
@@ -308,7 +320,7 @@ def _initialise_conv(weight: Tensor, init: Init) -> None:
 
 def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[nn.Sequential]:
     block = Bottleneck if arch.block == "bottleneck" else BasicBlock
-    strides = stage_strides(arch)
+    strides = arch.strides
     stages, channels, number = [], width, 0
     for index, count in enumerate(arch.blocks):
         planes, blocks = width * 2**index, []
@@ -320,3 +332,175 @@ def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[n
             channels = planes * arch.expansion
         stages.append(nn.Sequential(*blocks))
     return stages
+
+
+# --------------------------------------------------------------------------------------------------------------- names
+
+
+_NAMINGS = (
+    Naming(
+        source="nvidia-dle",
+        marker=r"^layers\.0\.0\.|\.squeeze\.squeeze\.",
+        renames=(
+            *((rf"^layers\.{index}\.", f"layer{index + 1}.") for index in range(4)),
+            (r"\.squeeze\.squeeze\.", ".se.fc1."),
+            (r"\.squeeze\.expand\.", ".se.fc2."),
+        ),
+    ),
+    Naming(
+        source="timm-legacy",
+        marker=r"^layer0\.conv1\.|^last_linear\.|\.se_module\.",
+        renames=((r"^layer0\.", ""), (r"^last_linear\.", "fc."), (r"\.se_module\.", ".se.")),
+    ),
+    Naming(source="timm", marker=r"\.se\.fc1\."),
+    Naming(
+        source="ffcv-blurpool",
+        marker=r"\.blur_filter$",
+        renames=((r"\.conv\.weight$", ".weight"),),
+        dropped=r"\.blur_filter$",
+        needs=(("blurpool", True),),
+    ),
+    Naming(
+        source="akamaster-cifar",
+        marker=r"^linear\.weight$",
+        renames=((r"^linear\.", "fc."), (r"\.shortcut\.", ".downsample.")),
+    ),
+    # Last, since its marker occurs in several of the others.
+    Naming(source="torchvision", marker=r"^layer1\.0\.conv1\.weight$"),
+)
+
+
+def names_in_order(sides: Sequence[int]) -> tuple[list[str], list[str]] | None:
+    """Names of convolutions and norms, from the sides of the kernels in TensorFlow's order of creation.
+
+    A stage begins with a projection, 1x1, which is created before the block it belongs to; the first stage of
+    models with basic blocks has none. None for kernels that are not those of a residual model.
+    """
+    basic = list(sides[1:2]) == [3]
+    block_sides = [3, 3] if basic else [1, 3, 1]
+    convolutions, norms = ["conv1"], ["bn1"]
+    # A projection starts a stage, so bottlenecks start before the first one and basic blocks are in it already.
+    stage, block, at = (1, 0, 1) if basic else (0, 0, 1)
+    while at < len(sides):
+        if list(sides[at : at + len(block_sides)]) != block_sides:
+            stage, block = stage + 1, 0
+            convolutions.append(f"layer{stage}.0.downsample.0")
+            norms.append(f"layer{stage}.0.downsample.1")
+            at += 1
+        if list(sides[at : at + len(block_sides)]) != block_sides:
+            return None
+        for number in range(1, len(block_sides) + 1):
+            convolutions.append(f"layer{stage}.{block}.conv{number}")
+            norms.append(f"layer{stage}.{block}.bn{number}")
+        at, block = at + len(block_sides), block + 1
+    return convolutions, norms
+
+
+def _why_not_torchvision(spec: Model, channels: int) -> str:
+    """What torchvision's ResNet is not, or cannot be built as: weights would be wrong there, or not load."""
+    arch = _ARCHS[spec.name]
+    stem = arch.stem if spec.stem == "default" else spec.stem
+    width = spec.width or arch.width
+    differences = {
+        "its stride is in the first 1x1 (v1)": arch.block == "bottleneck" and arch.stride_in != "3x3",
+        "its stem is for small images": stem != "imagenet",
+        "its shortcuts have no weights": arch.shortcut != "projection",
+        "it blurs before strides": spec.blurpool,
+        "it has squeeze-and-excitation": arch.squeeze,
+        f"its width is {width}, torchvision's is {_TORCHVISION_WIDTH}": width != _TORCHVISION_WIDTH,
+        f"it has {len(arch.blocks)} stages, torchvision's have 4": len(arch.blocks) != _TORCHVISION_STAGES,
+        f"it takes images of {plural(channels, 'channel')}, torchvision's take 3": channels != 3,
+    }
+    return next((text for text, applies in differences.items() if applies), "")
+
+
+# -------------------------------------------------------------------------------------------------------------- models
+
+
+def _basic(*blocks: int, **shape: Any) -> Arch:
+    return Arch(block="basic", blocks=blocks, **shape)
+
+
+def _bottleneck(*blocks: int, **shape: Any) -> Arch:
+    return Arch(block="bottleneck", blocks=blocks, **shape)
+
+
+def _small(blocks: int, shortcut: Literal["projection", "pad"] = "projection") -> Arch:
+    return _basic(blocks, blocks, blocks, width=16, shortcut=shortcut, stem="small")
+
+
+def _next(*blocks: int, groups: int, group_width: int, squeeze: int = 0) -> Arch:
+    return _bottleneck(*blocks, groups=groups, group_width=group_width, squeeze=squeeze)
+
+
+_V15 = "bottlenecks, stride in the 3x3 (v1.5: torchvision, NVIDIA, Habana)"
+_V1 = "bottlenecks, stride in the first 1x1 (He et al. 2015)"
+_SAME = "the same model as {}: basic blocks have only one form"
+_CIFAR = "He et al. 2015 section 4.2: 16/32/64 channels, parameter-free shortcuts"
+_SMALL = "basic blocks in three stages for small images, projection shortcuts"
+_NVIDIA = "grouped 3x3, 32 groups of 4 (NVIDIA's and Habana's ResNeXt-101)"
+_SQUEEZE = "resnext101-32x4d with NVIDIA's squeeze-and-excitation, 16 wide in every block"
+# Family, image size, classes, and rows of name, architecture and summary.
+_FAMILIES: tuple[tuple[str, int, int, tuple[tuple[str, Arch, str], ...]], ...] = (
+    (
+        "resnet",
+        224,
+        1000,
+        (
+            ("resnet18", _basic(2, 2, 2, 2), "basic blocks"),
+            ("resnet34", _basic(3, 4, 6, 3), "basic blocks"),
+            ("resnet50", _bottleneck(3, 4, 6, 3), _V15),
+            ("resnet101", _bottleneck(3, 4, 23, 3), _V15),
+            ("resnet152", _bottleneck(3, 8, 36, 3), _V15),
+        ),
+    ),
+    (
+        "resnet-v1",
+        224,
+        1000,
+        (
+            ("resnet18-v1", _basic(2, 2, 2, 2), _SAME.format("resnet18")),
+            ("resnet34-v1", _basic(3, 4, 6, 3), _SAME.format("resnet34")),
+            ("resnet50-v1", _bottleneck(3, 4, 6, 3, stride_in="1x1"), _V1),
+            ("resnet101-v1", _bottleneck(3, 4, 23, 3, stride_in="1x1"), _V1),
+            ("resnet152-v1", _bottleneck(3, 8, 36, 3, stride_in="1x1"), _V1),
+        ),
+    ),
+    (
+        "resnext",
+        224,
+        1000,
+        (
+            ("resnext50-32x4d", _next(3, 4, 6, 3, groups=32, group_width=4), "grouped 3x3, 32 groups of 4"),
+            ("resnext101-32x4d", _next(3, 4, 23, 3, groups=32, group_width=4), _NVIDIA),
+            ("resnext101-32x8d", _next(3, 4, 23, 3, groups=32, group_width=8), "grouped 3x3, 32 groups of 8"),
+            ("resnext101-64x4d", _next(3, 4, 23, 3, groups=64, group_width=4), "grouped 3x3, 64 groups of 4"),
+            ("se-resnext101-32x4d", _next(3, 4, 23, 3, groups=32, group_width=4, squeeze=16), _SQUEEZE),
+        ),
+    ),
+    ("resnet-cifar", 32, 10, tuple((f"resnet{6 * n + 2}-cifar", _small(n, "pad"), _CIFAR) for n in (3, 5, 7, 9, 18))),
+    ("resnet-small", 32, 10, tuple((f"resnet{6 * n + 2}-small", _small(n), _SMALL) for n in (1, 2, 3))),
+)
+_ARCHS = {name: arch for *_, rows in _FAMILIES for name, arch, _ in rows}
+
+RESIDUAL_OPTIONS = ("init", "zero_gamma", "stem", "width", "drop_path", "blurpool", "bn_momentum", "bn_eps")
+
+FAMILY = Family(
+    models=tuple(
+        Entry(
+            name=name,
+            family=family,
+            summary=summary,
+            input_px=px,
+            classes=classes,
+            width=arch.width,
+            stem=arch.stem,
+            build=partial(ResNet, arch),
+        )
+        for family, px, classes, rows in _FAMILIES
+        for name, arch, summary in rows
+    ),
+    options=RESIDUAL_OPTIONS,
+    namings=_NAMINGS,
+    why_not_torchvision=_why_not_torchvision,
+)

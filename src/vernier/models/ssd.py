@@ -1,27 +1,135 @@
 """SSD, the single-shot detector: a residual backbone, coarser levels after it, and two convolutions per level.
 
-Owns the network and its default boxes (anchors); the levels for an image size are in `architecture`. Matching, loss
-and suppression are in `tasks.detection`. Names and head channels are those of MLPerf's and NVIDIA's networks (`loc`,
-`conf`; a head's channel is coordinate or class first, default box second), except `backbone.`, below which are our
-ResNet's names, and `extras`, which they call `additional_blocks`.
+Owns the models, their levels for an image size, and their default boxes (anchors). Matching, loss and suppression are
+in `tasks.detection`. Names and head channels are those of MLPerf's and NVIDIA's detectors (`loc`, `conf`; a head's
+channel is coordinate or class first, default box second), except `backbone.`, below which are our ResNet's names, and
+`extras`, which they call `additional_blocks`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vernier.config import Model
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
-from .architecture import Arch, Level, Options, SsdSpec, extra_channels, levels, pyramid_channels
-from .resnet import Trunk, initialise
+from .contract import Entry, Family, Naming, Options
+from .resnet import RESIDUAL_OPTIONS, Arch, Trunk, initialise, layout_of_arch
+
+_LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its border
+_MIN_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last memory (torch 2.13, CPU)
+_STEMS = {"imagenet": 4, "small": 1, "small-pool": 2}  # factor by which each reduces the resolution
+
+
+@frozen
+class SsdSpec:
+    """The shape of a single-shot detector, for any image size; `levels` computes the levels for one.
+
+    Each level after the backbone's halves the grid while it has more than five cells per side, then removes two cells
+    while there are three: at 300 pixels 38, 19, 10, 5, 3, 1. Default boxes are fractions of the image and grow with it.
+    """
+
+    extras: tuple[tuple[int, int], ...]
+    """(1x1 channels, 3x3 channels) per level after the backbone, at the backbone's own width; the last repeats."""
+    pyramid: int = 0
+    """Channels of a feature pyramid (Lin et al. 2017) over the backbone's last two stages, which are the first two
+    levels; 0: none, the backbone's last stage is the first level."""
+    extra_norm: bool = False
+    """Batch norm after the convolutions of those levels, which then have no bias (NVIDIA's SSD300 v1.1)."""
+    sizes: tuple[float, float, float] = (21 / 300, 45 / 300, 261 / 300)
+    """Side of the default boxes at the first, second and last level; those between are spaced evenly."""
+    outer_ratios: tuple[int, ...] = (2,)
+    """Aspect ratios, each also inverted, of the first and the last two levels."""
+    inner_ratios: tuple[int, ...] = (2, 3)
+    """The same for all levels between."""
+    max_levels: int = 8
+
+
+@frozen
+class Level:
+    """One resolution of a detector, with its default boxes."""
+
+    grid: int
+    """Cells per side."""
+    cells: float
+    """The grid as a length: a cell is 1 / cells of the image. Fractional if the stride does not divide the image."""
+    halves: bool
+    """Made from the previous level with stride 2; otherwise by a 3x3 without padding. Unused for the first level."""
+    size: float
+    """Side of the default box, as a fraction of the image."""
+    next_size: float
+    ratios: tuple[int, ...]
+
+    @property
+    def shapes(self) -> list[tuple[float, float]]:
+        """Widths and heights of the default boxes in a cell, in order: square, larger square, then every ratio."""
+        between = math.sqrt(self.size * self.next_size)
+        pairs = [(self.size * math.sqrt(r), self.size / math.sqrt(r)) for r in self.ratios]
+        return [(self.size, self.size), (between, between)] + [box for w, h in pairs for box in ((w, h), (h, w))]
+
+    @property
+    def boxes(self) -> int:
+        return self.grid**2 * len(self.shapes)
+
+
+def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[Level, ...]:
+    """Compute the levels for images of `px` pixels per side. Raises ConfigError if there is no room for two."""
+    stem = arch.stem if stem == "default" else stem
+    grid, stride = (px // 2 if stem == "small-pool" else math.ceil(px / _STEMS[stem])), _STEMS[stem]
+    halving_stages = len(arch.blocks) - (1 if arch.last_stride == 2 else 2) - (1 if spec.pyramid else 0)
+    for _ in range(halving_stages):
+        grid, stride = math.ceil(grid / 2), stride * 2
+    grids, cells, halves = [grid], [px / stride], [True]
+    while grids[-1] >= 3 and len(grids) < spec.max_levels:
+        halves.append(grids[-1] > _LARGE_GRID)
+        stride *= 2
+        grids.append(math.ceil(grids[-1] / 2) if halves[-1] else grids[-1] - 2)
+        cells.append(px / stride if halves[-1] else float(grids[-1]))
+    if len(grids) < 2:
+        raise ConfigError(f"Images of {px} pixels are too small for this detector: use at least {2 * stride + 1}.")
+    sizes = _sizes(spec, len(grids))
+    return tuple(
+        Level(
+            grid=grids[k],
+            cells=cells[k],
+            halves=halves[k],
+            size=sizes[k],
+            next_size=sizes[k + 1],
+            ratios=spec.inner_ratios if 0 < k < len(grids) - 2 else spec.outer_ratios,
+        )
+        for k in range(len(grids))
+    )
+
+
+def _sizes(spec: SsdSpec, count: int) -> list[float]:
+    """Sizes of all levels and one more, which the larger square of the last level needs."""
+    first, second, last = spec.sizes
+    step = (last - second) / max(1, count - 2)
+    return [first] + [second + step * k for k in range(count)]
+
+
+def extra_channels(arch: Arch, spec: SsdSpec, width: int | None, index: int) -> tuple[int, int]:
+    """Channels of the two convolutions of a detector's level after the backbone, scaled with the width."""
+    scale = (width or arch.width) / arch.width
+    hidden, out = spec.extras[min(index, len(spec.extras) - 1)]
+    return max(_MIN_CHANNELS, round(hidden * scale)), max(_MIN_CHANNELS, round(out * scale))
+
+
+def pyramid_channels(arch: Arch, spec: SsdSpec, width: int | None) -> int:
+    """Channels of a detector's feature pyramid, scaled with the width."""
+    return max(_MIN_CHANNELS, round(spec.pyramid * (width or arch.width) / arch.width))
 
 
 def make_anchors(levels: Sequence[Level]) -> Tensor:
-    """Compute the default boxes [A, 4]: centre x, centre y, width, height as shares of the image, clamped to 0..1.
+    """Compute the default boxes [A, 4]: centre x, centre y, width, height as fractions of the image, clamped to 0..1.
 
     Ordered by level; within a level by shape, then row, then column, like the heads' channels.
     """
@@ -42,8 +150,9 @@ class Ssd(nn.Module):
 
     def __init__(self, arch: Arch, spec: SsdSpec, options: Options, image_px: int) -> None:
         super().__init__()
-        self.arch, self.spec, self.options, self.image_px = arch, spec, options, image_px
+        self.spec, self.options, self.image_px = spec, options, image_px
         self.levels = levels(arch, spec, image_px, options.stem)
+        self.layout = replace(layout_of_arch(arch), classifier="conf", boxes=len(self.levels[0].shapes), detector=True)
         self.num_classes = options.num_classes
         self.backbone = Trunk(arch, options)
         initialise(self.backbone, options.init, zero_gamma=options.zero_gamma)
@@ -115,3 +224,115 @@ def _extra(in_channels: int, hidden: int, out: int, level: Level, norm: bool, op
             layers.append(nn.BatchNorm2d(conv.out_channels, eps=options.bn_eps, momentum=options.bn_momentum))
         layers.append(nn.ReLU(inplace=True))
     return nn.Sequential(*layers)
+
+
+# --------------------------------------------------------------------------------------------------------------- names
+
+# MLPerf's backbone is Sequential(children[:6]) and Sequential(children[6:7]) of torchvision's ResNet-34; NVIDIA's
+# Deep Learning Examples put the first seven in one. Stages come after the stem, hence the order of the rules.
+_EXTRA_LEVELS = (r"^additional_blocks\.", "extras.")
+_NAMINGS = (
+    Naming(
+        source="mlperf-ssd",
+        marker=r"^layer1\.4\.0\.conv1\.weight$",
+        renames=(
+            (r"^layer2\.0\.", "backbone.layer3."),
+            (r"^layer1\.5\.", "backbone.layer2."),
+            (r"^layer1\.0\.", "backbone.conv1."),
+            (r"^layer1\.1\.", "backbone.bn1."),
+            (r"^layer1\.4\.", "backbone.layer1."),
+            _EXTRA_LEVELS,
+        ),
+    ),
+    Naming(
+        source="nvidia-ssd",
+        marker=r"^feature_extractor\.feature_extractor\.4\.0\.conv1\.weight$",
+        renames=(
+            (r"^feature_extractor\.feature_extractor\.", "backbone."),
+            (r"^backbone\.0\.", "backbone.conv1."),
+            (r"^backbone\.1\.", "backbone.bn1."),
+            *((rf"^backbone\.{index + 3}\.", f"backbone.layer{index}.") for index in (1, 2, 3)),
+            _EXTRA_LEVELS,
+        ),
+    ),
+    Naming(source="vernier-ssd", marker=r"^backbone\.conv1\.weight$"),
+)
+
+
+# -------------------------------------------------------------------------------------------------------------- models
+
+
+_EXTRAS = ((256, 512), (256, 512), (128, 256), (128, 256), (128, 256))
+_MLPERF = SsdSpec(extras=_EXTRAS)
+_NVIDIA = SsdSpec(extras=_EXTRAS, extra_norm=True)
+_NVIDIA_18 = SsdSpec(extras=(*_EXTRAS[:4], (128, 128)), extra_norm=True)
+_PYRAMID = SsdSpec(
+    extras=((128, 128),), pyramid=128, extra_norm=True, sizes=(0.06, 0.15, 0.6), inner_ratios=(2,), max_levels=4
+)
+_SMALL = SsdSpec(extras=((32, 64),), extra_norm=True, sizes=(0.15, 0.24, 0.38), inner_ratios=(2,), max_levels=3)
+
+_ABOUT_NVIDIA = "8732 default boxes, batch norm in the extra levels (NVIDIA's SSD300 v1.1)"
+_ABOUT_V1 = "the same on a v1 backbone, for weights of that kind"
+_ABOUT_PYRAMID = "four levels on a light feature pyramid, for fine-tuning on few photographs (Vernier's own)"
+_ABOUT_SMALL = "three levels on a narrow backbone for the built-in shapes"
+_B18, _B34 = Arch(block="basic", blocks=(2, 2, 2)), Arch(block="basic", blocks=(3, 4, 6))
+_B50 = Arch(block="bottleneck", blocks=(3, 4, 6))
+_B50_V1 = replace(_B50, stride_in="1x1")
+_B_SMALL = Arch(block="basic", blocks=(1, 1, 1), width=16, last_stride=1)
+# Name, image size, backbone, levels and summary.
+_MODELS: tuple[tuple[str, int, Arch, SsdSpec, str], ...] = (
+    ("ssd300-resnet34", 300, replace(_B34, last_stride=1), _MLPERF, "8732 default boxes (MLPerf, Google, Habana)"),
+    ("ssd300-resnet18", 300, replace(_B18, last_stride=1), _NVIDIA_18, _ABOUT_NVIDIA),
+    ("ssd300-resnet50", 300, replace(_B50, last_stride=1), _NVIDIA, _ABOUT_NVIDIA),
+    ("ssd300-resnet50-v1", 300, replace(_B50_V1, last_stride=1), _NVIDIA, _ABOUT_V1),
+    ("ssd-fpn-resnet18", 320, _B18, _PYRAMID, _ABOUT_PYRAMID),
+    ("ssd-fpn-resnet34", 320, _B34, _PYRAMID, _ABOUT_PYRAMID),
+    ("ssd-fpn-resnet50", 320, _B50, _PYRAMID, _ABOUT_PYRAMID),
+    ("ssd-fpn-resnet50-v1", 320, _B50_V1, _PYRAMID, _ABOUT_V1),
+    ("ssd-small", 128, _B_SMALL, _SMALL, _ABOUT_SMALL),
+)
+_COCO_OUTPUTS, _SHAPES_OUTPUTS = 81, 11
+
+
+def with_box_sizes(spec: SsdSpec, box_sizes: tuple[float, ...]) -> SsdSpec:
+    """The levels with default boxes of other sizes, if there are any. Raises ConfigError for impossible ones."""
+    if not box_sizes:
+        return spec
+    if len(box_sizes) != 3 or not 0 < box_sizes[0] < box_sizes[1] < box_sizes[2] <= 1:
+        raise ConfigError(
+            f"model.box_sizes is {list(box_sizes)}; it must be three rising fractions of the image, such as "
+            "[0.07, 0.15, 0.87]."
+        )
+    return replace(spec, sizes=(box_sizes[0], box_sizes[1], box_sizes[2]))
+
+
+def anchors_of(model: Model, px: int) -> Tensor:
+    """Compute the default boxes of a recipe's detector for images of `px` pixels per side, as `make_anchors` does."""
+    row = next((row for row in _MODELS if row[0] == model.name), None)
+    if row is None:
+        raise ConfigError(f"{model.name} is no detector. `vernier models` lists detectors under the family ssd.")
+    return make_anchors(levels(row[2], with_box_sizes(row[3], model.box_sizes), px, model.stem))
+
+
+def _build(arch: Arch, spec: SsdSpec, px: int, options: Options) -> Ssd:
+    return Ssd(arch, with_box_sizes(spec, options.box_sizes), options, options.image_px or px)
+
+
+FAMILY = Family(
+    models=tuple(
+        Entry(
+            name=name,
+            family="ssd",
+            summary=summary,
+            input_px=px,
+            classes=_SHAPES_OUTPUTS if spec is _SMALL else _COCO_OUTPUTS,
+            width=arch.width,
+            stem=arch.stem,
+            build=partial(_build, arch, spec, px),
+        )
+        for name, px, arch, spec, summary in _MODELS
+    ),
+    options=(*RESIDUAL_OPTIONS, "image_px", "box_sizes"),
+    namings=_NAMINGS,
+    why_not_torchvision=lambda spec, channels: "it is a detector",
+)

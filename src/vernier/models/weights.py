@@ -1,13 +1,14 @@
-"""Weights files: reading and writing them, and fitting weights to a network.
+"""Weights files: reading and writing them, and fitting weights to a model.
 
 Reads safetensors, torch files (`torch_file`) and TensorFlow checkpoints (`formats`); code in a file is never run.
-`adapt` fits weights of any origin to one network, or says in one error why they do not fit. Names of layers in other
-code bases are in `naming`, telling v1 from v1.5 is in `stride_check`; run checkpoints belong to `engine.training`.
+`adapt` fits weights of any origin to one model, or raises one error with the reasons why they do not fit. Names of
+layers in other code bases are in `naming`; run checkpoints belong to `engine.training`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,38 +24,17 @@ from vernier.frozen import frozen
 from vernier.references import given, use
 from vernier.store import replaced_atomically, usual_mode
 
+from .catalogue import info, names
+from .contract import BACKBONE, Layout, layout_of, name_of
 from .formats import find_format
-from .naming import (
-    Report,
-    State,
-    common_prefix,
-    identify,
-    join_some,
-    name_of,
-    strip,
-    to_torchvision,
-    translate,
-    translate_detector,
-)
-from .resnet import BlurConv2d
-from .ssd import Ssd
-from .stride_check import check_stride
+from .naming import UNNEEDED, Report, State, common_prefix, identify, join_some, same_values, strip, translate
 from .torch_file import load_torch
 
-__all__ = [
-    "Report",
-    "State",
-    "identify",
-    "to_torchvision",
-    "translate",
-    "translate_detector",
-]  # of `naming`, for users of this module
+__all__ = ["Report", "State", "identify", "translate"]  # of `naming`, for users of this module
 
 # Keys of training checkpoints that hold the weights, in order of preference.
 _PLAIN_CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params")
 _AVERAGED_CONTAINERS = ("state_dict_ema", "ema_state_dict", "model_ema", "params_ema", "ema")
-_UNNEEDED = ("num_batches_tracked",)  # no network here uses it: batch norm has a fixed momentum
-_NOT_IN_BACKBONE = ("layer4.", "fc.")
 _METADATA = "vernier"  # attribute of the state dict in a torch file; `load_state_dict` ignores it
 
 
@@ -127,7 +107,7 @@ def save_torch(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[
 
     The metadata is an attribute of the dict, as PyTorch's own `_metadata` is, so it is no key that would be unexpected.
     """
-    ordered = OrderedDict(state)
+    ordered = OrderedDict({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
     setattr(ordered, _METADATA, dict(metadata))
     with replaced_atomically(Path(path)) as partial:
         torch.save(ordered, partial)
@@ -176,7 +156,7 @@ def _tensors(loaded: Mapping[Any, Any], path: Path) -> State:
 
 
 def _refuse_unusable(state: State, path: Path) -> None:
-    """Refuse tensors that no network here can take, and weights that are not numbers."""
+    """Refuse tensors that no model here can take, and weights that are NaN or infinite."""
     for name, tensor in state.items():
         if tensor.layout != torch.strided or tensor.is_quantized:
             kind = "quantized" if tensor.is_quantized else f"sparse ({str(tensor.layout).removeprefix('torch.')})"
@@ -201,38 +181,25 @@ def refuse_not_finite(state: Mapping[str, Tensor], origin: str) -> None:
 # ---- fitting --------------------------------------------------------------------------------------------------------
 
 
-def load(
-    path: str | Path,
-    model: nn.Module,
-    *,
-    ema: bool | None = False,
-    reset_head: bool = False,
-    optional: Sequence[str] = (),
-    images: Tensor | None = None,
-) -> Report:
+def load(path: str | Path, model: nn.Module, *, ema: bool | None = False, reset_head: bool = False) -> Report:
     """Read a file, adapt its weights and load them into `model`; the arguments are those of `read` and `adapt`."""
-    return load_read(read_file(path, ema=ema), model, reset_head=reset_head, optional=optional, images=images)
+    return load_read(read_file(path, ema=ema), model, reset_head=reset_head)
 
 
-def load_read(
-    file: FileWeights,
-    model: nn.Module,
-    *,
-    reset_head: bool = False,
-    optional: Sequence[str] = (),
-    images: Tensor | None = None,
-) -> Report:
+def load_read(file: FileWeights, model: nn.Module, *, reset_head: bool = False, optional: Sequence[str] = ()) -> Report:
     """Do the same with weights that were read already."""
-    state, report = adapt(
-        file.state, model, reset_head=reset_head, optional=optional, images=images, metadata=file.metadata
-    )
+    state, report = adapt(file.state, model, reset_head=reset_head, optional=optional, metadata=file.metadata)
     model.load_state_dict(state)
     return dataclasses.replace(report, notes=(*file.notes, *report.notes))
 
 
-def load_backbone(path: str | Path, model: Ssd, *, ema: bool = False, images: Tensor | None = None) -> Report:
-    """Read the weights of a ResNet or a detector and load them into the backbone of `model`."""
-    return load(path, model.backbone, ema=ema, optional=_NOT_IN_BACKBONE, images=images)
+def load_backbone(path: str | Path, model: nn.Module, *, ema: bool = False) -> Report:
+    """Read the weights of a classifier or a detector and load them into the backbone of `model`."""
+    backbone, file = model.get_submodule(BACKBONE), read_file(path, ema=ema)
+    layout = layout_of(backbone)
+    # The backbone has no head, and not all stages of the classifier it is taken from.
+    others = tuple(name for name in translate(file.state)[0] if not layout.in_backbone(name))
+    return load_read(file, backbone, optional=others)
 
 
 def adapt(
@@ -241,25 +208,24 @@ def adapt(
     *,
     reset_head: bool = False,
     optional: Sequence[str] = (),
-    images: Tensor | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> tuple[State, Report]:
     """Make a complete state for `model`, in its dtypes, from weights of any origin; the model is not changed.
 
     With `reset_head` the layers that name classes keep the model's own values. Names that start with one of `optional`
-    may be missing or left over (a detector's backbone passes `layer4.` and `fc.`). Where v1 and v1.5 can be confused,
-    `images` (as for `stride_check.stride_variant`) and the file's `metadata` are compared with the model. Raises
-    ConfigError that says what does not fit, and which catalogue model the weights look like.
+    may be missing or left over. If models of two variants have the same shapes, the file's `metadata` is compared with
+    the model. Raises ConfigError with what does not fit, and which catalogue model the weights look like.
     """
-    loaded, report = (translate_detector if isinstance(model, Ssd) else translate)(state)
-    own = model.state_dict()
-    if report.source == "ffcv-blurpool" and not any(isinstance(module, BlurConv2d) for module in model.modules()):
-        raise ConfigError("The weights were trained with blurpool. Set model.blurpool = true.")
-    notes = check_stride(loaded, model, images, metadata or {})
+    layout, own = layout_of(model), model.state_dict()
+    loaded, report = translate(state, detector=layout.detector)
+    for option, value in report.needs:
+        if getattr(getattr(model, "options", None), option, None) != value:
+            raise ConfigError(f"The weights were trained with {option}. Set model.{option} = {str(value).lower()}.")
+    notes = _check_variant(layout, model, metadata or {})
     # Before the shapes are compared: another number of classes has an error with a remedy, not a list of shapes.
     if not reset_head:
-        _check_classes(loaded, own, model)
-    skipped = ("conf." if isinstance(model, Ssd) else "fc.",) if reset_head else ()  # the layers that name classes
+        _check_classes(loaded, own, layout)
+    skipped = (f"{layout.classifier}.",) if reset_head else ()  # the layers that name classes
     free = (*optional, *skipped)
     fitted, missing, problems = _fit(loaded, own, free, skipped)
     left_over = [name for name in loaded if name not in own]
@@ -285,28 +251,56 @@ def _fit(
             fitted[name] = default
             if name.startswith(free):
                 missing.append(name)
-            elif not name.endswith(_UNNEEDED):
+            elif not name.endswith(UNNEEDED):
                 problems.append(f"{name} is missing")
             continue
-        if default.dim() == 2 and value.shape == (*default.shape, 1, 1):
-            value = value.flatten(1)  # a 1x1 convolution on one pixel is a linear layer: SE is written both ways
-        if value.shape != default.shape:
+        if same_values(default.shape, value.shape):
+            value = value.reshape(default.shape)
+        else:
             problems.append(f"{name} is {_shape(value)}, the model has {_shape(default)}")
         fitted[name] = value.to(default.dtype)
     return fitted, missing, problems
 
 
-def _check_classes(loaded: State, own: State, model: nn.Module) -> None:
-    name, shapes, label = "fc.weight", 1, "classes"
-    if isinstance(model, Ssd):
-        name, shapes, label = "conf.0.weight", len(model.levels[0].shapes), "classes, the background among them,"
-    head, own_head = loaded.get(name), own.get(name)
+def _check_variant(layout: Layout, model: nn.Module, metadata: Mapping[str, str]) -> list[str]:
+    """Compare the variant that a file declares with the model's; notes for the report. Raises ConfigError."""
+    if not layout.variant:
+        return []
+    declared = declared_variant(metadata)
+    if not declared:
+        return [f"assumed to be {layout.variant}: names and shapes do not tell v1 from v1.5"]
+    if declared != layout.variant:
+        name = name_of(model)
+        published = name.rpartition(" ")[2]  # of a backbone: the name of its detector
+        twin = published.removesuffix("-v1") if published.endswith("-v1") else f"{published}-v1"
+        raise ConfigError(
+            f"The file contains weights of {declared}, and {name} is {layout.variant}: the same shapes, another "
+            f"stride. Use {twin}."
+        )
+    return []
+
+
+def declared_variant(metadata: Mapping[str, str]) -> str:
+    """Read v1 or v1.5 from a file's metadata, if it names a catalogue model or the variant."""
+    for key in ("model", "arch"):
+        text = metadata.get(key, "")
+        if text in names() and info(text).layout.variant:
+            return info(text).layout.variant
+        if match := re.search(r"\bv1(?:[._]5)?\b", text, re.IGNORECASE):
+            return "v1" if len(match[0]) == 2 else "v1.5"
+    return ""
+
+
+def _check_classes(loaded: State, own: State, layout: Layout) -> None:
+    name = layout.classifier_weight(own)
+    head, own_head = loaded.get(name or ""), own.get(name or "")
     # Only if nothing but the number of outputs differs; anything else is another model, which `_misfit` reports.
     if head is None or own_head is None or head.shape[1:] != own_head.shape[1:] or len(head) == len(own_head):
         return
-    classes = len(head) // shapes
+    classes = len(head) // layout.boxes
+    label = "classes, the background among them," if layout.detector else "classes"
     raise ConfigError(
-        f"The weights have {classes} {label} and the model has {len(own_head) // shapes}. Use "
+        f"The weights have {classes} {label} and the model has {len(own_head) // layout.boxes}. Use "
         f"{use('model.reset_head', True)} to keep the rest and start with a new classifier, or "
         f"{use('model.num_classes', classes)}."
     )
@@ -317,7 +311,7 @@ def _misfit(problems: Sequence[str], loaded: State, model: nn.Module) -> str:
 
 
 def _advice(loaded: State, model: nn.Module) -> str:
-    """What the weights are instead, and the settings that make the network theirs."""
+    """What the weights are instead, and the settings that make the model theirs."""
     own, guess = name_of(model), identify(loaded)
     if guess is None:
         prefix = common_prefix(loaded)
@@ -325,23 +319,20 @@ def _advice(loaded: State, model: nn.Module) -> str:
     # `identify` names v1.5 for weights of v1, which look the same.
     if guess not in (own, own.replace("-v1", "")):
         return f" They look like {guess}."
-    different = [
-        use(f"model.{setting}", value)
-        for setting, value, own_value in zip(
-            ("width", "stem"), _width_and_stem(loaded), _width_and_stem(model.state_dict()), strict=True
-        )
-        if value != own_value
-    ]
+    settings, own_settings = (_stem_settings(state, guess) for state in (loaded, model.state_dict()))
+    different = [use(f"model.{name}", value) for name, value in settings.items() if value != own_settings[name]]
     if different:
         return f" They are a {own} of other settings: use {' and '.join(different)}."
     return f" They look like a part of {own}, or a changed one."
 
 
-def _width_and_stem(state: Mapping[str, Tensor]) -> tuple[int, str] | tuple[None, None]:
-    """Read the width and the kind of stem from the first convolution."""
-    # Blocks have a conv1, too; the first one in the file's order is the stem.
-    stem = next((t for name, t in state.items() if name.endswith("conv1.weight") and t.dim() == 4), None)
-    return (None, None) if stem is None else (stem.shape[0], "imagenet" if stem.shape[-1] == 7 else "small")
+def _stem_settings(state: State, name: str) -> dict[str, int | str]:
+    """Width and kind of stem, as the first convolution shows them."""
+    entry = info(name)
+    first = entry.layout.first_weight(state)
+    if first is None:
+        return {}
+    return {"width": len(first), **({"stem": "imagenet" if first.shape[-1] == 7 else "small"} if entry.stem else {})}
 
 
 def _shape(tensor: Tensor) -> str:

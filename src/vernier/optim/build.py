@@ -1,39 +1,49 @@
-"""Creates the optimiser of a recipe, and sets its learning rate."""
+"""Creates the optimizer of a recipe, and sets its learning rate."""
+
+from collections.abc import Callable
 
 import torch
 from torch import nn
 
-from vernier.config import Optim
+from vernier.config import Optim, Recipe
+from vernier.config.checks import check_optimizer
 from vernier.errors import ConfigError
-from vernier.torch_private import PlainSgd
+from vernier.torch_private import plain
 
-from .groups import parameter_groups
-from .lamb import Lamb
-from .lars import Lars
-from .muon import Muon
+from .groups import Group, parameter_groups
 
 
-def build_optimizer(
-    model: nn.Module, optim: Optim, lr: float, *, fused: bool = False, head_apart: bool = False
-) -> torch.optim.Optimizer:
-    """Create SGD (PyTorch's form), LARS, LAMB or Muon, with the recipe's weight decay and layer-wise rates.
+def build_optimizer(model: nn.Module, recipe: Recipe, lr: float, *, fused: bool = False) -> torch.optim.Optimizer:
+    """Create the recipe's optimizer, with its weight decay and layer-wise rates.
 
-    `lr` holds until the first `set_lr`; a training step calls that before it updates. `fused`: SGD in one kernel, where
+    `lr` holds until the first `set_lr`; a training step calls that before it updates. `fused`: in one kernel, where
     the device has it; not with loss scaling, where it advances the momentum even in steps that the scaler skips.
-    `head_apart`: the head begins to learn before the others, and a fused group must begin as a whole.
     """
-    groups = [dict(vars(group)) for group in parameter_groups(model, optim, head_apart=head_apart)]
+    optim = recipe.optim
+    check_optimizer(optim)
+    groups = optim.groups(model) or parameter_groups(model, optim, head_apart=recipe.schedule.head_epochs > 0)
     if not groups:
         raise ConfigError("Nothing is left to train: model.freeze covers every weight. Freeze fewer layers.")
-    match optim.name:
-        case "lars":
-            return Lars(groups, lr=lr, momentum=optim.momentum, trust_coefficient=optim.trust_coefficient)
-        case "lamb":
-            return Lamb(groups, lr=lr, beta1=optim.momentum, beta2=optim.beta2, eps=optim.eps)
-        case "muon":
-            return Muon(groups, lr=lr, momentum=optim.momentum, filter_momentum=optim.filter_momentum)
-        case _:
-            return PlainSgd(groups, lr=lr, momentum=optim.momentum, nesterov=optim.nesterov, fused=fused)
+    return optim.build(groups, lr, fused=fused) or Updates(groups, lr, optim)
+
+
+@plain
+class Updates(torch.optim.Optimizer):
+    """An optimizer by the `update` of its settings."""
+
+    def __init__(self, groups: list[Group], lr: float, optim: Optim) -> None:
+        super().__init__(groups, {"lr": lr})
+        self._optim = optim
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        assert closure is None
+        for group in self.param_groups:
+            weights = [p for p in group["params"] if p.grad is not None]
+            for p in weights:
+                if not self.state[p]:
+                    self.state[p] |= {name: torch.zeros_like(p) for name in self._optim.buffers}
+            if weights:
+                self._optim.update(weights, self.state, group)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -15,10 +15,10 @@ from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 from vernier.models import is_detector
 from vernier.models import names as network_names
-from vernier.recipes import detection, habana, modern, nvidia, small_sets, study
 from vernier.records.codec import omitted
 from vernier.references import given
 
+from . import detection, habana, modern, nvidia, small_sets, study
 from .networks import named_after_changes, plain_recipe, with_network
 
 DEFAULT = "shapes-quick"

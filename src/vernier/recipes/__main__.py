@@ -3,7 +3,7 @@
 import inspect
 import sys
 
-from vernier.recipes import SOURCES, get, published_text, table
+from . import SOURCES, get, published_text, table
 
 HEAD = """\
 # Recipes

@@ -8,7 +8,8 @@ not.
 
 from typing import Literal
 
-from vernier.config import Augment, Data, Detect, Eval, Model, Optim, Published, Recipe, Schedule
+from vernier.config import Augment, Data, Detect, Eval, Model, Published, Recipe, Schedule
+from vernier.optim.kinds.sgd import Sgd
 
 _LOGS = "MLPerf training v0.6 logs"
 _HABANA = "Habana Model-References TensorFlow, 1.5.0"
@@ -45,7 +46,7 @@ def _ssd(  # noqa: PLR0913  # one argument per column of the published tables, a
         data=Data(image_px=300, eval_px=300, last_batch=last_batch),
         augment=Augment(crop="ssd-tf", jitter="tf") if tensorflow else Augment(crop="ssd", jitter="mlperf"),
         detect=Detect(match="at-least" if tensorflow else "above"),
-        optim=Optim(lr=lr, lr_batch=32, momentum=0.9, weight_decay=weight_decay, decay_rule=decay_rule),
+        optim=Sgd(lr=lr, lr_batch=32, momentum=0.9, weight_decay=weight_decay, decay_rule=decay_rule),
         schedule=Schedule(kind="step", epochs=epochs, warmup_epochs=warmup_epochs, milestones=milestones, gamma=0.1),
         eval=evaluation,
         published=published,

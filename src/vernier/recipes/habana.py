@@ -9,7 +9,9 @@ padding, which is asymmetric where the stride is 2, is the one thing not reprodu
 
 from dataclasses import replace
 
-from vernier.config import Augment, Data, Eval, Loss, Model, Optim, Published, Recipe, Schedule
+from vernier.config import Augment, Data, Eval, Loss, Model, Published, Recipe, Schedule
+from vernier.optim.kinds.lars import Lars
+from vernier.optim.kinds.sgd import Sgd
 
 _FIRST_PYTORCH = "Habana Model-References PyTorch, 0.13.0"
 _PYTORCH = "Habana Model-References PyTorch, 1.13.0"
@@ -36,7 +38,7 @@ def _rate_list(
         source=source,
         global_batch=batch,
         model=Model(name=model, init="fan-out"),
-        optim=Optim(lr=peak, lr_batch=batch, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
+        optim=Sgd(lr=peak, lr_batch=batch, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
         schedule=Schedule(
             kind="list",
             epochs=float(epochs),
@@ -155,9 +157,7 @@ def _lars(name: str, *, cards: int, lr: float, epochs: float, warmup: float, dec
         global_batch=cards * 256,
         model=Model(name="resnet50", init="fan-out"),
         loss=Loss(label_smoothing=0.1),
-        optim=Optim(
-            name="lars", lr=lr, momentum=0.9, trust_coefficient=0.001, weight_decay=decay, decay_rule="norm-and-bias"
-        ),
+        optim=Lars(lr=lr, momentum=0.9, trust_coefficient=0.001, weight_decay=decay, decay_rule="norm-and-bias"),
         schedule=Schedule(
             kind="mlperf", epochs=epochs, warmup_epochs=warmup, decay_epochs=epochs + 1, end_lr=1e-4, power=2.0
         ),
@@ -215,7 +215,7 @@ def _tf(name: str, *published: Published, epochs: int, cards: int, decay: float 
         data=Data(mean=tuple(m / 255 for m in (123.68, 116.78, 103.94)), std=(1 / 255,) * 3),  # x - mean, no division
         augment=Augment(area=(0.05, 1.0), ratio=(0.75, 1.33)),
         loss=Loss(label_smoothing=0.1),
-        optim=Optim(lr=0.256, lr_batch=256, momentum=0.875, weight_decay=decay, decay_rule="norm-only"),
+        optim=Sgd(lr=0.256, lr_batch=256, momentum=0.875, weight_decay=decay, decay_rule="norm-only"),
         schedule=Schedule(kind="cosine", epochs=float(epochs), warmup_epochs=8.0, unit="step", origin="start"),
         published=published,
     )

@@ -5,9 +5,10 @@ A network's name means the network as published: its own width, stem and image s
 
 from dataclasses import replace
 
-from vernier.config import Augment, Config, Data, Model, Optim, Recipe, Schedule
+from vernier.config import Augment, Config, Data, Model, Recipe, Schedule
 from vernier.errors import ConfigError
 from vernier.models import info, is_detector
+from vernier.optim.kinds.sgd import Sgd
 from vernier.references import given
 
 from .detection import mlperf_ssd
@@ -29,7 +30,7 @@ def plain_recipe(name: str) -> Recipe:
         base = Recipe(
             global_batch=256,
             augment=Augment(crop="random-resized"),
-            optim=Optim(lr=0.1, lr_batch=256, momentum=0.9, weight_decay=1e-4),
+            optim=Sgd(lr=0.1, lr_batch=256, momentum=0.9, weight_decay=1e-4),
             schedule=Schedule(kind="cosine", epochs=90.0, warmup_epochs=5.0),
         )
     return replace(
@@ -85,7 +86,7 @@ def named_after_changes(config: Config, base: Config) -> Config:
     parts = [recipe.name]
     if recipe.name == own.name:
         if recipe.model.width != own.model.width:
-            parts.append(f"width{recipe.model.width or info(recipe.model.name).arch.width}")
+            parts.append(f"width{recipe.model.width or info(recipe.model.name).width}")
         if recipe.model.stem != own.model.stem:
             parts.append(f"{recipe.model.stem}-stem")
         if recipe.data.image_px != own.data.image_px:

@@ -10,7 +10,8 @@ Recipes called as-documented follow the README's text in these two points instea
 from dataclasses import replace
 from typing import Literal
 
-from vernier.config import Augment, Loss, Model, Optim, Published, Recipe, Schedule
+from vernier.config import Augment, Loss, Model, Published, Recipe, Schedule
+from vernier.optim.kinds.sgd import Sgd
 
 _SEED = "NVIDIA DLE RN50v1.5, May 2019"
 _HEAD = "NVIDIA DLE ConvNets, 729963d"
@@ -38,7 +39,7 @@ def _recipe(source: str, model: str, epochs: int, batch: int, *published: Publis
         model=Model(name=model, init="fan-in"),
         augment=Augment(mixup=0.2 if epochs == 250 else 0.0),
         loss=Loss(label_smoothing=0.1),
-        optim=Optim(lr=0.256, lr_batch=256, momentum=0.875, weight_decay=decay, decay_rule="nvidia-name"),
+        optim=Sgd(lr=0.256, lr_batch=256, momentum=0.875, weight_decay=decay, decay_rule="nvidia-name"),
         schedule=Schedule(
             kind="cosine",
             epochs=float(epochs),

@@ -1,6 +1,8 @@
 """Recipes for data that is small enough for two CPU cores: the default on rendered shapes, and small public sets."""
 
-from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Published, Recipe, Schedule
+from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Published, Recipe, Schedule
+from vernier.optim.kinds.muon import Muon
+from vernier.optim.kinds.sgd import Sgd
 
 
 def shapes_quick() -> Recipe:
@@ -18,7 +20,7 @@ def shapes_quick() -> Recipe:
         data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
         augment=Augment(crop="pad", pad_px=4),
         loss=Loss(label_smoothing=0.05),
-        optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
+        optim=Sgd(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
         schedule=Schedule(kind="cosine", epochs=6.0, warmup_epochs=1.0),
         ema=Ema(decay=0.99),
     )
@@ -39,7 +41,7 @@ def shapes_muon() -> Recipe:
         data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
         augment=Augment(crop="pad", pad_px=4),
         loss=Loss(label_smoothing=0.05),
-        optim=Optim(name="muon", lr=0.1, lr_batch=64, bias_lr=0.1, head_lr=0.05, momentum=0.85, weight_decay=5e-4),
+        optim=Muon(lr=0.1, lr_batch=64, bias_lr=0.1, head_lr=0.05, momentum=0.85, weight_decay=5e-4),
         schedule=Schedule(kind="linear", epochs=3.0),
         ema=Ema(decay=0.99),
     )
@@ -64,7 +66,7 @@ def fashion_mnist() -> Recipe:
         ),
         augment=Augment(crop="none", flip=0.5, flip_rule="alternate"),
         loss=Loss(label_smoothing=0.1),
-        optim=Optim(name="muon", lr=0.2, lr_batch=1000, bias_lr=53.0, head_lr=0.07, momentum=0.85, weight_decay=0.0166),
+        optim=Muon(lr=0.2, lr_batch=1000, bias_lr=53.0, head_lr=0.07, momentum=0.85, weight_decay=0.0166),
         schedule=Schedule(kind="linear", epochs=5.0),
     )
 
@@ -93,7 +95,7 @@ def cifar10() -> Recipe:
             std=(0.2470, 0.2435, 0.2616),
         ),
         augment=Augment(crop="pad", pad_px=4),
-        optim=Optim(lr=0.1, lr_batch=128, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
+        optim=Sgd(lr=0.1, lr_batch=128, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
         schedule=Schedule(kind="step", epochs=164.0, milestones=(82.0, 123.0), gamma=0.1),
     )
 
@@ -127,8 +129,7 @@ def airbench_cifar10() -> Recipe:
         ),
         loss=Loss(label_smoothing=0.2),
         # The source adds up the loss over a batch and divides outputs by 256: rates x 2000, the head's / 256^2.
-        optim=Optim(
-            name="muon",
+        optim=Muon(
             lr=0.24,
             bias_lr=0.053 * 2000,
             head_lr=0.67 * 2000 / 256**2,
@@ -154,7 +155,7 @@ def ssd_shapes_quick() -> Recipe:
         model=Model(name="ssd-small", width=32),
         data=Data(source="shapes", image_px=128, eval_px=128),
         augment=Augment(crop="none"),
-        optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
+        optim=Sgd(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
         schedule=Schedule(kind="cosine", epochs=6.0, warmup_epochs=1.0),
         ema=Ema(decay=0.99),
         eval=Eval(every_epochs=2.0),
@@ -176,7 +177,7 @@ def ssd_bccd() -> Recipe:
         model=Model(name="ssd-small", width=32, box_sizes=(0.07, 0.17, 0.36)),
         data=Data(source="bccd", image_px=256, eval_px=256),
         augment=Augment(crop="ssd", jitter="mlperf"),
-        optim=Optim(lr=0.02, lr_batch=16, nesterov=True, weight_decay=5e-4),
+        optim=Sgd(lr=0.02, lr_batch=16, nesterov=True, weight_decay=5e-4),
         schedule=Schedule(kind="cosine", epochs=60.0, warmup_epochs=2.0),
         ema=Ema(decay=0.99),
         eval=Eval(every_epochs=10.0),

@@ -1,6 +1,7 @@
 """The ResNet-50 run of the GPU-variability study (SC22): a workload to measure, not a network to train."""
 
-from vernier.config import Eval, Loss, Model, Optim, Recipe, Schedule
+from vernier.config import Eval, Loss, Model, Recipe, Schedule
+from vernier.optim.kinds.sgd import Sgd
 
 
 def resnet50() -> Recipe:
@@ -22,7 +23,7 @@ def resnet50() -> Recipe:
         global_batch=processes * 64,
         model=Model(name="resnet50", init="fan-out"),
         loss=Loss(label_smoothing=0.1, smoothing_over="others"),
-        optim=Optim(lr=0.05 * processes, lr_batch=processes * 64, momentum=0.9, weight_decay=5e-5, decay_rule="all"),
+        optim=Sgd(lr=0.05 * processes, lr_batch=processes * 64, momentum=0.9, weight_decay=5e-5, decay_rule="all"),
         schedule=Schedule(
             kind="step",
             epochs=90.0,

@@ -1,6 +1,6 @@
 """What samples come to: an estimate with its interval, a summary, a comparison of two speeds.
 
-`measure.statistics` computes them; every other record that holds such a figure uses these types.
+`lab.statistics` computes them; every other record that holds such a figure uses these types.
 """
 
 from typing import Literal
@@ -26,13 +26,6 @@ class Estimate:
     basis: str
     method: str | None = omitted()
     needs: int | None = omitted()
-
-    @property
-    def half_width_share(self) -> float | None:
-        """Half the interval as a share of the value: what a precision target is compared with."""
-        if self.low is None or self.high is None or not self.value:
-            return None
-        return (self.high - self.low) / 2 / abs(self.value)
 
 
 @frozen

@@ -77,11 +77,6 @@ class WhatRan:
         """The one line that says what ran."""
         return line_of([self])
 
-    def differences(self, other: "WhatRan") -> dict[str, tuple[str, str]]:
-        """The parts in which two results differ, in words: here and there."""
-        others = other.parts()
-        return {part: (text, others[part]) for part, text in self.parts().items() if text != others[part]}
-
 
 def line_of(several: Sequence[WhatRan | None]) -> str:
     """One line for several results: parts in which they differ list all their values."""

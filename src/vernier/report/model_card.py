@@ -10,7 +10,7 @@ from pathlib import Path
 from vernier.clock import utc_stamp
 from vernier.config import Config, Recipe, config_from_tree
 from vernier.errors import RunFailed
-from vernier.measure.statistics.agreement import agreement_lines
+from vernier.measure.agreement import agreement_lines
 from vernier.models import info, is_detector, shown_name
 from vernier.records.codec import decode
 from vernier.records.environment import Environment, decode_environment

@@ -5,7 +5,8 @@ events of one that has no summary. The page of `vernier report` is made from eve
 that cannot be read is a row that says why.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from vernier.clock import wall_s
 from vernier.config.migrations import NewerFile
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.measure.study.files import StudyDir
+from vernier.plugins import load_group
 from vernier.records.bench import StepRow
 from vernier.records.codec import DamagedRecord, omitted
 from vernier.records.events import EvalEvent, StartEvent, StepEvent
@@ -80,15 +81,30 @@ def run_paths(folder: Path) -> list[Path]:
         raise ConfigError(f"Cannot list {folder}: {error.strerror}. Give a folder of runs.") from None
 
 
+@frozen
+class ListedKind:
+    """A kind of directory, other than a run, that is listed with the runs; entry points of `vernier.run_kinds`."""
+
+    recognizes: Callable[[Path], bool]
+    row: Callable[[Path, float], RunRow]
+    """The row of a directory at a time in seconds since 1970, but for its name and size. Raises as reading a run
+    does."""
+
+
+def _kind_of(path: Path) -> ListedKind | None:
+    kinds = load_group("vernier.run_kinds", ListedKind).values()
+    return next((kind for kind in kinds if kind.recognizes(path)), None)
+
+
 def _is_any(path: Path) -> bool:
-    return RunDir.is_run(path) or StudyDir.is_study(path)
+    return RunDir.is_run(path) or _kind_of(path) is not None
 
 
 def _row(path: Path, now_s: float) -> RunRow:
     name, size = path.resolve().name, used_bytes(path)
     try:
-        if StudyDir.is_study(path):
-            return _of_study(StudyDir(path), name, size, now_s)
+        if (kind := _kind_of(path)) is not None:
+            return replace(kind.row(path, now_s), name=name, bytes=size)
         if RunDir.is_run(path):
             return _of_run(RunDir(path), name, size, now_s)
         problem = "its process was killed while it made the folder"
@@ -188,20 +204,3 @@ def _described(settings: Mapping[str, Any]) -> str:
     network, px = _setting(settings, "recipe", "model", "name"), _setting(settings, "recipe", "data", "image_px")
     data = _setting(settings, "recipe", "data", "source")
     return " · ".join(str(part) for part in (network, f"{px} px" if px else "", data) if part)
-
-
-def _of_study(study: StudyDir, name: str, size: int, now_s: float) -> RunRow:
-    meta, finished = study.meta(), len(study.finished())
-    total = meta.repeats * len(meta.devices)
-    return RunRow(
-        name=name,
-        path=study.path,
-        kind="study",
-        recipe=meta.workload,
-        ran=f"study of {meta.workload} on {len(meta.devices)} devices{' (SIMULATED)' if meta.simulated else ''}",
-        state="running" if study.is_locked() else "finished" if finished >= total else "interrupted",
-        step=finished,
-        steps=total,
-        bytes=size,
-        age_s=max(0.0, now_s - newest_change_s(study.path)),
-    )

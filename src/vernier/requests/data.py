@@ -174,11 +174,6 @@ class InspectData(OfSet):
         metavar="FILE.png",
         completes=("file",),
     )
-    compare_backends: bool = option(
-        False,
-        help="Also decode 50 images with Pillow and DALI and print how much their pixels differ from Vernier's.",
-        advanced=True,
-    )
 
 
 @request("data get")

@@ -6,7 +6,7 @@ other one, which a recipe or a file has, as a key of that file.
 
 from typing import Any
 
-from vernier.config import setting_name, setting_names
+from vernier.config import described_settings, setting_name
 from vernier.references import Reference, plain_word, shown, worded
 
 from .declaring import Option, Request, option_of, options_of
@@ -49,7 +49,7 @@ class Words:
     def _takes_setting(self, name: str) -> bool:
         """Whether NAME=VALUE can be given here: `out` may be an option of another command, and is no setting."""
         takes_settings = self.cls is not None and option_of(self.cls, "settings") is not None
-        return takes_settings and name.removeprefix("recipe.") in setting_names()
+        return takes_settings and name.removeprefix("recipe.") in described_settings()
 
     # ------------------------------------------------------------------------------------------------- by the edges
 

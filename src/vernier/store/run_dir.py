@@ -123,6 +123,10 @@ class RunDir:
         except OSError as error:
             raise ConfigError(f"Cannot read the configuration of {self.path}: {error}.") from None
 
+    def config_as_written(self) -> dict[str, Any]:
+        """The configuration as an older version may have written it. Raises OSError or ConfigError."""
+        return read_object(self.path / "config.json")
+
     def write_environment(self, tree: dict[str, Any]) -> None:
         self._write("environment", "environment.json", tree)
 

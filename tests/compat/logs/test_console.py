@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from vernier.errors import ConfigError
+from vernier.lab.logs.work import trace_of
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
 from vernier.report.logs.work import work_of
@@ -33,7 +34,7 @@ def test_habanas_pytorch_and_torchvision(tmp_path: Path) -> None:
     assert (run.format, run.devices, work_of(run).values["network"]) == ("console", 8, "resnet50")
     assert [(s.step, s.steady) for s in run.steps[:3]] == [(1, False), (2, True), (3, True)]
     assert (run.steps[1].wait_s, run.steps[1].loss, run.steps[1].top1, run.steps[1].lr) == (0.2, 6.9, 0.3906, 0.1)
-    assert run.trace().window.samples_per_s == pytest.approx(2048)
+    assert trace_of(run).window.samples_per_s == pytest.approx(2048)
     assert run.evals[0].values == {"top1": 75.85, "top5": 92.88}
 
 
@@ -61,7 +62,7 @@ def test_habanas_tensorflow_ssd(tmp_path: Path) -> None:
     run = _read(tmp_path, *epochs, coco, coco.replace("0.50:0.95", "0.50     ").replace("0.230", "0.410"))
     assert [s.epoch for s in run.steps] == [0] * 10 + [1] * 10
     assert run.steps[5].samples == 128
-    assert run.trace().window.samples_per_s == pytest.approx(256)
+    assert trace_of(run).window.samples_per_s == pytest.approx(256)
     assert run.evals[0].values == {"AP": 0.23, "AP50": 0.41}
 
 
@@ -73,7 +74,7 @@ def test_tensorflows_estimator(tmp_path: Path) -> None:
         tmp_path, "python3 imagenet_main.py --batch_size 128", "INFO:tensorflow:loss = 9.0, step = 0", *lines, result
     )
     assert [(s.step, s.steps, s.seconds) for s in run.steps[:2]] == [(100, 100, 12.5), (200, 100, 12.5)]
-    assert run.trace().window.samples_per_s == pytest.approx(128 * 8)
+    assert trace_of(run).window.samples_per_s == pytest.approx(128 * 8)
     assert run.evals[0].values == pytest.approx({"top1": 79.0, "top5": 94.0, "loss": 1.0})
     assert not run.has_single_steps
 
@@ -83,12 +84,12 @@ def test_keras_time_history(tmp_path: Path) -> None:
         f"I0717 BenchmarkMetric: {{'global step':{20 * i}, 'time_taken': 10.000000,'examples_per_second': 512.000000}}"
         for i in range(1, 7)
     ]
-    assert _read(tmp_path, *old).trace().window.samples_per_s == pytest.approx(512)
+    assert trace_of(_read(tmp_path, *old)).window.samples_per_s == pytest.approx(512)
     new = [
         f"TimeHistory: 10.0 seconds, 512.0 examples/second between steps {20 * i} and {20 * i + 20}" for i in range(6)
     ]
     run = _read(tmp_path, *new)
-    assert run.trace().window.samples_per_s == pytest.approx(512)
+    assert trace_of(run).window.samples_per_s == pytest.approx(512)
     assert run.steps[0].samples / run.steps[0].steps == 256
 
 
@@ -96,7 +97,7 @@ def test_without_any_batch_there_is_no_rate(tmp_path: Path) -> None:
     run = _read(tmp_path, "Step 1 : loss = 9.000 , time = 500.0 ms", "Step 2 : loss = nan , time = 500.0 ms")
     assert [s.loss for s in run.steps] == [9.0, None]
     with pytest.raises(ConfigError, match="does not record the number of samples"):
-        run.trace()
+        trace_of(run)
 
 
 def test_processes_that_mpirun_tags_are_counted_and_their_steps_are_not(tmp_path: Path) -> None:
@@ -107,4 +108,4 @@ def test_processes_that_mpirun_tags_are_counted_and_their_steps_are_not(tmp_path
     ]
     run = _read(tmp_path, "python3 ssd.py --batch_size 32", *lines)
     assert (len(run.steps), run.devices) == (8, 4)
-    assert run.trace().window.samples_per_s == pytest.approx(256)
+    assert trace_of(run).window.samples_per_s == pytest.approx(256)

@@ -12,7 +12,8 @@ import pytest
 
 from tests.report.logs.conftest import TIMES
 from vernier.errors import ConfigError
-from vernier.measure.statistics.runs import time_to_train
+from vernier.lab.logs.work import trace_of
+from vernier.measure.runs import time_to_train
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
 from vernier.report.logs.work import work_of
@@ -56,7 +57,7 @@ def test_mlperfs_published_logs_are_read(real_data: Callable[[str], Path]) -> No
     assert resnet.reached_target
     ssd = open_logs(real_data("mlperf-v0.7") / "dgxa100_ngc20.06_pytorch" / "ssd" / "result_0.txt")[0]
     assert len(ssd.steps) == 50  # the epoch in which the target was met has no end
-    assert ssd.trace().window.samples_per_s == pytest.approx(117266 * 49 / sum(s.seconds for s in ssd.steps[1:]))
+    assert trace_of(ssd).window.samples_per_s == pytest.approx(117266 * 49 / sum(s.seconds for s in ssd.steps[1:]))
     assert (resnet.devices, ssd.devices) == (8, 8)
 
 
@@ -68,7 +69,7 @@ def test_a_log_without_an_end_has_no_time_to_train(tmp_path: Path) -> None:
     assert any("has no end of the run" in n for n in run.notes)
     assert any("1 broken line" in n for n in run.notes)
     with pytest.raises(ConfigError, match="no steps"):
-        run.trace()
+        trace_of(run)
 
 
 def _old_log(version: str, *, status: str = "success") -> str:
@@ -106,7 +107,7 @@ def test_old_logs_are_read_without_their_first_epoch(tmp_path: Path, version: st
     (run,) = open_logs(tmp_path / "result.txt")
     assert [(s.seconds, s.steady) for s in run.steps] == [(20.0, False), (10.0, True), (10.0, True)]
     assert (run.total_s, run.reached_target, run.aborted, run.devices) == (50.0, True, False, None)
-    assert run.trace().window.samples_per_s == pytest.approx(100)
+    assert trace_of(run).window.samples_per_s == pytest.approx(100)
     assert work_of(run).values["network"] == "resnet50"
     assert run.evals[-1].values == {"eval_accuracy": 0.7}
 

@@ -63,6 +63,8 @@ def test_rand_strengths_are_timms_increasing_ones() -> None:
         rand_op(picture, _row("posterize", RAND_OPS, 0.0, 0.5), 7, 0.0, fill).tobytes()
         == ImageOps.posterize(picture, 2).tobytes()
     )
+    black = rand_op(picture, _row("posterize", RAND_OPS, 0.0, 0.5), 10, 0.0, fill)
+    assert not any(black.tobytes()), "no bit is left"
     assert (
         rand_op(picture, _row("solarize", RAND_OPS, 0.0, 0.5), 7, 0.0, fill).tobytes()
         == ImageOps.solarize(picture, 256 - 179).tobytes()

@@ -1,18 +1,23 @@
 """Fixtures of the tests of decoding."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from tests.kernels.built import AddMarkers
 from vernier.data.decoding import decode as decode_module
-from vernier.data.decoding.restarts import RestartMarkers
+from vernier.data.decoding.restarts import add_restart_markers, find_writer
+from vernier.errors import ConfigError
 
 
-@pytest.fixture(scope="package")
-def markers() -> Iterator[RestartMarkers]:
-    """Adds restart markers; its programs run as long as these tests do."""
-    with RestartMarkers() as running:
-        yield running
+@pytest.fixture(scope="session")
+def add_markers() -> AddMarkers:
+    """Adds restart markers to an image, or skip with the reason."""
+    try:
+        return partial(add_restart_markers, writer=find_writer())
+    except ConfigError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

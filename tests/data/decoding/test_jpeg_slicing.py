@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.kernels.built import AddMarkers
 from vernier.data.decoding import jpeg_slicing as jpeg
 from vernier.data.decoding.decode import BadImage, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import (
@@ -20,7 +21,7 @@ from vernier.data.decoding.jpeg_slicing import (
     find_segments,
     parse_header,
 )
-from vernier.data.decoding.restarts import RestartMarkers, choose_restart_interval
+from vernier.data.decoding.restarts import choose_restart_interval
 
 from .small_jpegs import crops, small_jpeg
 
@@ -57,11 +58,11 @@ def test_a_trimmed_jpeg_gives_the_pixels_of_the_whole(
 @given(crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
 @settings(max_examples=80, deadline=None)
 def test_restart_segments_give_the_pixels_of_the_whole(
-    markers: RestartMarkers, crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
+    add_markers: AddMarkers, crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
 ) -> None:
     width, height, left, top, w, h = crop
     encoded = small_jpeg(width, height, subsampling=subsampling, mode=mode)
-    rewritten, segments = markers.add(encoded)
+    rewritten, segments = add_markers(encoded)
     whole, window = decode(encoded), (slice(top, top + h), slice(left, left + w))
     assert np.array_equal(decode(rewritten), whole)
     assert np.array_equal(SegmentedJpeg(_Bytes(rewritten).read_range, segments)[window], whole[window])
@@ -84,11 +85,11 @@ def test_restart_markers_of_another_encoder_give_the_pixels_of_the_whole(
 @given(crops(), st.sampled_from([0, 1, 2]), st.sampled_from([2, 4, 8]))
 @settings(max_examples=80, deadline=None)
 def test_a_reduced_window_is_that_of_pillows_draft_mode(
-    markers: RestartMarkers, crop: tuple[int, int, int, int, int, int], subsampling: int, factor: int
+    add_markers: AddMarkers, crop: tuple[int, int, int, int, int, int], subsampling: int, factor: int
 ) -> None:
     width, height, left, top, w, h = crop
     encoded = small_jpeg(width, height, subsampling=subsampling)
-    rewritten, segments = markers.add(encoded)
+    rewritten, segments = add_markers(encoded)
     with Image.open(io.BytesIO(encoded)) as image:
         image.draft("RGB", (width // factor, height // factor))
         assert image.size == (-(-width // factor), -(-height // factor))
@@ -101,9 +102,9 @@ def test_a_reduced_window_is_that_of_pillows_draft_mode(
 
 @pytest.mark.parametrize(("subsampling", "overlap"), [(0, 0), (2, 1)])
 def test_a_cut_takes_a_neighbour_only_where_its_pixels_mix_with_the_crops(
-    markers: RestartMarkers, subsampling: int, overlap: int
+    add_markers: AddMarkers, subsampling: int, overlap: int
 ) -> None:
-    _, segments = markers.add(small_jpeg(640, 480, subsampling=subsampling))
+    _, segments = add_markers(small_jpeg(640, 480, subsampling=subsampling))
     mcu = segments.mcu_height
     inside, on_the_grid = segments.cut(0, 161, 64, 62), segments.cut(0, 160, 64, 64)
     assert (inside.top, inside.height) == (160, 64)
@@ -111,13 +112,13 @@ def test_a_cut_takes_a_neighbour_only_where_its_pixels_mix_with_the_crops(
 
 
 def test_real_photographs_are_cut_without_a_changed_pixel_and_half_is_read(
-    markers: RestartMarkers, real_data: Callable[[str], Path]
+    add_markers: AddMarkers, real_data: Callable[[str], Path]
 ) -> None:
     rng = np.random.default_rng(1)
     read = total = crops = 0
     for number, path in enumerate(sorted(real_data("coco").glob("*2017/*.jpg"))[::5]):
         encoded = path.read_bytes() if number % 2 else _halved_chroma(path)
-        rewritten, segments = markers.add(encoded)
+        rewritten, segments = add_markers(encoded)
         whole, file = decode(encoded), _Bytes(rewritten)
         for _ in range(6):
             share = rng.uniform(0.08, 1.0) ** 0.5
@@ -152,7 +153,7 @@ def _windows() -> list[tuple[slice, slice]]:
 @needs_cjpeg
 @pytest.mark.parametrize("factors", [*COMMON, *UNUSUAL])
 def test_every_sampling_of_chroma_gives_pillows_pixels_from_files_and_from_segments(
-    markers: RestartMarkers, factors: str
+    add_markers: AddMarkers, factors: str
 ) -> None:
     encoded = _sampled(factors)
     with Image.open(io.BytesIO(encoded)) as image:
@@ -162,22 +163,22 @@ def test_every_sampling_of_chroma_gives_pillows_pixels_from_files_and_from_segme
     for window in _windows():
         assert np.array_equal(lazy_image(encoded)[window], whole[window])
     if factors in COMMON:
-        rewritten, segments = markers.add(encoded)
+        rewritten, segments = add_markers(encoded)
         for window in _windows():
             assert np.array_equal(SegmentedJpeg(_Bytes(rewritten).read_range, segments)[window], whole[window])
     else:
         with pytest.raises(NotSliceable, match="sampling"):
-            markers.add(encoded)
+            add_markers(encoded)
 
 
 @needs_cjpeg
 @pytest.mark.parametrize("factors", UNUSUAL)
 def test_segments_of_an_unusual_sampling_in_an_old_table_still_give_the_pixels(
-    markers: RestartMarkers, factors: str, monkeypatch: pytest.MonkeyPatch
+    add_markers: AddMarkers, factors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded = _sampled(factors)
     monkeypatch.setattr(jpeg, "_is_common", lambda factors: True)  # as version 0.2 indexed them
-    rewritten, segments = markers.add(encoded)
+    rewritten, segments = add_markers(encoded)
     opened = SegmentedJpeg(_Bytes(rewritten).read_range, segments)
     for window in _windows():
         assert np.array_equal(opened[window], decode(encoded)[window])
@@ -211,8 +212,8 @@ def test_a_header_with_factors_that_no_decoder_names_is_an_image_or_a_bad_image(
                 continue
 
 
-def test_a_cut_is_a_jpeg_that_other_decoders_take(markers: RestartMarkers) -> None:
-    rewritten, segments = markers.add(small_jpeg(320, 200))
+def test_a_cut_is_a_jpeg_that_other_decoders_take(add_markers: AddMarkers) -> None:
+    rewritten, segments = add_markers(small_jpeg(320, 200))
     cut = segments.cut(100, 50, 64, 64)
     stream = segments.assemble(cut, rewritten[: segments.scan_at], rewritten[cut.start : cut.stop])
     with Image.open(io.BytesIO(bytes(stream))) as image:
@@ -231,9 +232,9 @@ def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
             continue
 
 
-def test_a_jpeg_stored_as_rgb_keeps_its_colours(markers: RestartMarkers) -> None:
+def test_a_jpeg_stored_as_rgb_keeps_its_colours(add_markers: AddMarkers) -> None:
     encoded = small_jpeg(100, 60, subsampling=0, keep_rgb=True)
-    rewritten, segments = markers.add(encoded)
+    rewritten, segments = add_markers(encoded)
     assert np.array_equal(decode(rewritten), decode(encoded))
     assert np.array_equal(
         SegmentedJpeg(_Bytes(rewritten).read_range, segments)[7:40, 9:77], decode(encoded)[7:40, 9:77]

@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.kernels.built import needs_library
 from vernier.config import Augment, Data
 from vernier.data.loading import cache
 from vernier.data.loading.bad_images import substitutes
@@ -20,7 +21,6 @@ from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import TrainOrder
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources import BoxSource, open_boxes
-from vernier.devices.cpu import compiler
 from vernier.errors import RunFailed
 
 DATA = Data(image_px=64, eval_px=48, max_bad_images="3")
@@ -62,7 +62,7 @@ def test_one_stream_for_any_workers_processes_and_start(
     assert _stream(cached, 2) == alone
 
 
-@pytest.mark.skipif(compiler() is None, reason="the decoder is compiled by a C++ compiler")
+@needs_library
 def test_the_compiled_decoder_gives_the_same_stream(real_data: Callable[[str], Path]) -> None:
     source = open_boxes(str(real_data("coco")), "train")
     assert _stream(source, 2, compiled=True) == _stream(source, 2)

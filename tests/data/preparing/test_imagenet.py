@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import Done
 from tests.data.archives import SYNSETS, jpeg_bytes, prepare_imagenet, tar_bytes
+from tests.kernels.built import needs_library
 from vernier.data.sources import ShardSource, open_split
 
 
@@ -27,6 +28,7 @@ def test_imagenet_to_folders_and_again(vernier_here: Callable[..., Done], ilsvrc
     assert victim.read_bytes() == whole
 
 
+@needs_library
 def test_imagenet_straight_to_shards(vernier_here: Callable[..., Done], ilsvrc: list[str], tmp_path: Path) -> None:
     done = prepare_imagenet(vernier_here, ilsvrc, tmp_path / "out", "--format", "shards", "--json")
     assert done.code == 0, done.err

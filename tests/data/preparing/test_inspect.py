@@ -3,24 +3,21 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from tests.conftest import Done
-from vernier.data.preparing.inspect import compare_backends, describe
+from vernier.data.preparing.inspect import describe
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_split
-from vernier.errors import ConfigError
 from vernier.records.codec import encode
 
 
 def test_a_contact_sheet_is_drawn(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
     root = make_shapes(tmp_path / "set", ShapesSpec(kind="detect", train=12, val=3, size_px=48))
     sheet = tmp_path / "sheet.png"
-    done = vernier_here("data", "inspect", str(root), "--sheet", str(sheet), "--compare-backends")
+    done = vernier_here("data", "inspect", str(root), "--sheet", str(sheet))
     assert done.code == 0, done.err
     assert "boxes" in done.out
-    assert "backend pillow" in done.out
     with Image.open(sheet) as image:
         assert image.width > 1000
 
@@ -41,8 +38,3 @@ def test_a_split_is_described_by_counts_balance_and_sizes(tmp_path: Path) -> Non
         "largest_side_px": 50,
         "sizes_from": 4,
     }
-
-
-def test_decoded_images_have_no_other_decoders() -> None:
-    with pytest.raises(ConfigError, match="decoded already"):
-        compare_backends(open_split("synthetic", "train"))

@@ -111,6 +111,5 @@ def test_an_image_that_cannot_be_opened_is_named(
     assert f"Cannot read {gone}: No such file or directory" in done.err
     shutil.rmtree(copy / "annotations")
     (copy / "shapes.json").unlink()
-    compared = vernier_here("data", "inspect", str(copy), "--compare-backends", "--json")
-    assert compared.code == 0, compared.err
-    assert compared.json()["backends"][0]["images"] == 49
+    inspected = vernier_here("data", "inspect", str(copy), "--json")
+    assert inspected.code == 0, inspected.err

@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Done, command
+from tests.kernels.built import needs_library
+from vernier.data.decoding import restarts
 from vernier.data.preparing.packing import PackedSplit, forget_progress
 from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import EncodedSource, open_split
@@ -59,6 +61,7 @@ def _kill_once_there(arguments: list[str], awaited: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
+@needs_library
 def test_a_killed_run_resumes_and_ends_in_the_same_bytes(
     vernier_here: Callable[..., Done], photographs: Path, tmp_path: Path
 ) -> None:
@@ -134,6 +137,7 @@ def test_an_interrupted_run_resumes_after_its_whole_shards(shapes: Path, tmp_pat
     assert _content(tmp_path / "out") == _content(tmp_path / "whole")
 
 
+@needs_library
 @pytest.mark.skipif(shutil.which("cjpeg") is None, reason="cjpeg is not installed")
 def test_an_unusual_sampling_of_chroma_is_stored_unchanged_and_gives_the_pixels_of_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "set" / "train" / "a"
@@ -155,3 +159,14 @@ def test_an_unusual_sampling_of_chroma_is_stored_unchanged_and_gives_the_pixels_
         packed_image = shards.lazy_image(by_name[files.name(i)])
         assert np.array_equal(packed_image[window], files.image(i)[window])
         assert np.array_equal(files.lazy_image(i)[window], files.image(i)[window])
+
+
+def test_without_a_writer_of_restart_markers_files_are_stored_unchanged_with_a_note(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "load_group", lambda group, kind: {})
+    done = vernier_here("data", "prepare", "folder", str(shapes), str(tmp_path / "out"), "--format", "shards")
+    assert done.code == 0, done.err
+    assert "; 0 restart-indexed, 160 unchanged" in done.out
+    assert "note: without restart markers" in done.out
+    assert open_split(str(tmp_path / "out"), "train").image(0).ndim == 3

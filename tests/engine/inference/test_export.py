@@ -9,7 +9,7 @@ from safetensors import safe_open
 from torch import nn
 
 from tests.tiny_training import run_training, tiny_config
-from vernier.config import Schedule
+from vernier.config import Model, Schedule
 from vernier.engine.inference.export import SUFFIX, WRITERS, Format, compare_outputs, export
 from vernier.engine.inference.trained import load_trained
 from vernier.errors import ConfigError, RunFailed
@@ -27,6 +27,20 @@ def test_exported_weights_carry_what_is_needed_to_use_them(shapes: Path, tmp_pat
     assert json.loads(metadata["top1"]) == outcome.summary.result.figures["top1"]
     with pytest.raises(ConfigError, match="exists already"):
         export(trained, "safetensors", tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("form", ["onnx", "torch-export"])
+@pytest.mark.parametrize("model", ["resnet8-small", "convnext-tiny"])
+def test_an_exported_model_computes_what_pytorch_does(model: str, form: Format, shapes: Path, tmp_path: Path) -> None:
+    if form == "onnx":
+        pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    config = tiny_config(shapes, model=Model(name=model, width=8), schedule=Schedule(epochs=0.2))
+    trained = load_trained(run_training(config, tmp_path / "runs").run.path)
+    check = export(trained, form, tmp_path / f"x{SUFFIX[form]}").check
+    assert check is not None
+    assert check.same_top1 == check.images > 0
+    with pytest.raises(ConfigError, match="torchvision cannot build"):
+        export(trained, "torchvision", tmp_path / "x.pth")
 
 
 class TwoHeads(nn.Module):

@@ -60,10 +60,19 @@ SCENARIOS: dict[str, dict[str, Any]] = {
         "machine.allow_slow": True,
         "model.freeze": ("conv1", "bn1"),
     },
+    "adamw": {
+        "optim.name": "adamw",
+        "optim.lr": 0.001,
+        "optim.layer_decay": 0.8,
+        "ema.decay": 0.9,
+        "machine.precision": "fp16",
+        "machine.allow_slow": True,
+        "machine.loss_scale": 2.0**21,
+    },
     "half": {"machine.precision": "fp16", "machine.allow_slow": True, "machine.loss_scale": 2.0**21},
     "detector": {"global_batch": 12, "eval.every_epochs": 0.0},
 }
-"""Loss scaling of `half` starts so high that some steps overflow and are skipped."""
+"""Loss scaling of `half` and `adamw` starts so high that some steps overflow and are skipped."""
 KILLED_AFTER, SAVED_EVERY = 3, 2
 
 

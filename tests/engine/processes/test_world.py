@@ -121,13 +121,11 @@ def test_averaging_in_host_memory_gives_the_same_weights_as_buckets(
 def test_compressed_gradients_are_near_the_mean_and_the_same_everywhere(
     answers: dict[int, dict[str, Any]], procs: int
 ) -> None:
-    none, bf16, powersgd = (answers[procs]["compressed"][kind] for kind in ("none", "bf16", "powersgd"))
+    none, bf16 = (answers[procs]["compressed"][kind] for kind in ("none", "bf16"))
     assert none["buckets"] > 1
     assert max(none["errors"]) < 1e-6
     assert all(1e-4 < error < 1e-2 for error in bf16["errors"])  # bf16 has 8 bits
-    assert max(powersgd["errors"][:2]) < 1e-6  # whole gradients before it starts
-    assert all(1e-2 < error < 2 for error in powersgd["errors"][2:])  # with what earlier steps left out
-    for kind in (none, bf16, powersgd):
+    for kind in (none, bf16):
         assert len(set(kind["sums"])) == 1
 
 

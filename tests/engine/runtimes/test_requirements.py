@@ -11,7 +11,7 @@ from vernier.config import Machine
 from vernier.engine.runtimes import requirements
 from vernier.engine.runtimes.requirements import PACKAGES, check_engine, installed_engines
 from vernier.errors import ConfigError
-from vernier.measure.machine import environment
+from vernier.measure import environment
 
 
 def _installed(monkeypatch: pytest.MonkeyPatch, **versions: str | None) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 import rgpu.session
 
 from tests.tiny_training import tiny_config
-from vernier.config import Augment, Checkpoint, Config, Ema, Eval, Limits, Machine, Optim, Schedule, override
+from vernier.config import Augment, Checkpoint, Config, Ema, Eval, Limits, Machine, Schedule, override
 from vernier.engine.training.session import train
 from vernier.models import is_detector
+from vernier.optim.kinds.sgd import Sgd
 from vernier.recipes import get
 from vernier.records.events import Event, StepEvent
 
@@ -44,7 +45,7 @@ def classifier(shapes: Path) -> Config:
         shapes,
         augment=Augment(crop="pad", mixup=0.2),
         ema=Ema(decay=0.99),
-        optim=Optim(lr=0.05, clip_norm=1.0),
+        optim=Sgd(lr=0.05, clip_norm=1.0),
         eval=Eval(every_epochs=0),
         schedule=Schedule(epochs=10.0),
     )

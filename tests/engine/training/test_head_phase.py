@@ -6,11 +6,12 @@ from pathlib import Path
 import torch
 
 from tests.tiny_training import run_training, tiny_config
-from vernier.config import Config, Ema, Model, Optim, Schedule, override
+from vernier.config import Config, Ema, Model, Schedule, override
 from vernier.engine.training.checkpoints.resume import find_resume_point
 from vernier.engine.training.head_phase import count_head_steps
 from vernier.engine.training.session import Outcome, train
 from vernier.engine.training.setup import prepare
+from vernier.optim.kinds.sgd import Sgd
 
 HEAD_STEPS = 4
 
@@ -21,7 +22,7 @@ def two_phases(shapes: Path, **model: object) -> Config:
     config = tiny_config(
         shapes,
         model=spec,
-        optim=Optim(lr=0.05, backbone_lr_share=0.5),
+        optim=Sgd(lr=0.05, backbone_lr_share=0.5),
         schedule=Schedule(epochs=1.2, head_epochs=0.4),
         ema=Ema(decay=0.9),
     )

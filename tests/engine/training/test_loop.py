@@ -13,7 +13,7 @@ import torch
 from tests.conftest import only_run
 from tests.queueing_device import QueueingCpu, VirtualClock, WindowsCpu
 from tests.tiny_training import events_of, run_training, tiny_config
-from vernier.config import Checkpoint, Eval, Limits, Model, Optim, Schedule, override
+from vernier.config import Checkpoint, Eval, Limits, Model, Schedule, override
 from vernier.data.loading.loader import Loader
 from vernier.devices.cpu import Cpu
 from vernier.engine.inference.trained import load_trained
@@ -22,6 +22,7 @@ from vernier.engine.training.loss_scaling import LossScaler
 from vernier.engine.training.session import train
 from vernier.engine.training.window import StepWindow
 from vernier.errors import RunFailed
+from vernier.optim.kinds.sgd import Sgd
 from vernier.records.events import CheckpointEvent, EvalEvent, Event, StepEvent
 from vernier.report.live.console import closing_lines
 from vernier.store import RunDir
@@ -111,7 +112,7 @@ def test_training_stops_at_the_target(shapes: Path, tmp_path: Path) -> None:
 def test_training_stops_when_patience_ends_and_the_best_weights_stay(shapes: Path, tmp_path: Path) -> None:
     """A rate of almost nothing: the first evaluation is the best, and no later one is better."""
     config = tiny_config(
-        shapes, optim=Optim(lr=1e-12), schedule=Schedule(epochs=50.0), eval=Eval(patience=2), model=FROZEN
+        shapes, optim=Sgd(lr=1e-12), schedule=Schedule(epochs=50.0), eval=Eval(patience=2), model=FROZEN
     )
     outcome = run_training(config, tmp_path)
     assert outcome.summary.stopped_early
@@ -127,7 +128,7 @@ def test_training_stops_when_patience_ends_and_the_best_weights_stay(shapes: Pat
 def test_patience_survives_a_kill_and_does_not_count_while_the_head_trains(shapes: Path, tmp_path: Path) -> None:
     config = tiny_config(
         shapes,
-        optim=Optim(lr=1e-12),
+        optim=Sgd(lr=1e-12),
         schedule=Schedule(epochs=50.0, head_epochs=2.0),
         eval=Eval(patience=2),
         model=FROZEN,
@@ -152,7 +153,7 @@ def test_checkpoints_are_written_and_removed_by_the_policy(shapes: Path, tmp_pat
 def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoint(
     shapes: Path, tmp_path: Path
 ) -> None:
-    config = tiny_config(shapes, optim=Optim(lr=1e30), schedule=Schedule(kind="step", epochs=3.0, milestones=()))
+    config = tiny_config(shapes, optim=Sgd(lr=1e30), schedule=Schedule(kind="step", epochs=3.0, milestones=()))
     config = replace(config, checkpoint=Checkpoint(every_steps=1))
     with pytest.raises(RunFailed, match=r"became .*at step \d+ .*Try a lower optim.lr"):
         run_training(config, tmp_path)
@@ -165,7 +166,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoi
 
 def test_an_evaluation_that_is_not_finite_ends_the_run_with_a_reason(shapes: Path, tmp_path: Path) -> None:
     """One enormous step: its loss was finite and so are the weights, but not what they compute."""
-    config = tiny_config(shapes, optim=Optim(lr=1e12), schedule=Schedule(kind="constant", epochs=1.0))
+    config = tiny_config(shapes, optim=Sgd(lr=1e12), schedule=Schedule(kind="constant", epochs=1.0))
     with pytest.raises(RunFailed, match=r"The evaluation's loss became (nan|inf)"):
         run_training(replace(config, limits=Limits(max_steps=1)), tmp_path)
     status = RunDir.open(only_run(tmp_path)).status()

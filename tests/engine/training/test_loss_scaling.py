@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.tiny_training import events_of, tiny_config
-from vernier.config import Config, Derived, Limits, Machine, Optim, Recipe, Schedule, derive
+from vernier.config import Config, Derived, Limits, Machine, Recipe, Schedule, derive
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
 from vernier.devices.cpu import Cpu
@@ -26,6 +26,7 @@ from vernier.engine.training.step import TrainStep
 from vernier.models import build
 from vernier.models.drop_path import PathMasks
 from vernier.optim.build import build_optimizer
+from vernier.optim.kinds.sgd import Sgd
 from vernier.records.events import StepEvent
 from vernier.tasks import task_of
 
@@ -45,11 +46,11 @@ def _half(scale: float = 65536.0, growth: int = 2000, scaling: str = "dynamic") 
 
 def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived]:
     torch.manual_seed(0)
-    recipe = Recipe(global_batch=8, optim=Optim(lr=0.05), schedule=Schedule(kind="constant", epochs=100))
+    recipe = Recipe(global_batch=8, optim=Sgd(lr=0.05), schedule=Schedule(kind="constant", epochs=100))
     config = Config(recipe=recipe, machine=machine)
     derived = derive(config, train_samples=8)
     model = build("resnet8-small", num_classes=10, width=8)
-    optimizer = build_optimizer(model, recipe.optim, derived.lr, fused=machine.precision != "fp16")
+    optimizer = build_optimizer(model, recipe, derived.lr, fused=machine.precision != "fp16")
     step = TrainStep(
         config=config,
         derived=derived,
@@ -122,7 +123,7 @@ def test_batch_norm_and_weights_stay_fp32() -> None:
 
 @pytest.mark.slow
 def test_a_half_precision_run_resumes_with_its_scale(shapes: Path, tmp_path: Path) -> None:
-    config = tiny_config(shapes, schedule=Schedule(epochs=1.0), optim=Optim(lr=0.01))
+    config = tiny_config(shapes, schedule=Schedule(epochs=1.0), optim=Sgd(lr=0.01))
     config = replace(config, machine=replace(_half(scale=2.0**34, growth=3), eval_batch=50))
     whole = train(config, tmp_path / "whole")
     part = train(replace(config, limits=Limits(max_steps=4)), tmp_path / "part")

@@ -14,9 +14,9 @@ import torch
 
 from tests.conftest import only_run
 from tests.full_disk import largest_file
-from tests.measure.telemetry.nvidia_host import NvmlLibrary, install_cuda, install_nvml, uuid_of, watts_of
+from tests.lab.telemetry.nvidia_host import NvmlLibrary, install_cuda, install_nvml, uuid_of, watts_of
 from tests.tiny_training import events_of, run_training, tiny_config
-from vernier.config import Augment, Ema, Eval, Limits, Loss, Model, Optim, Schedule, override
+from vernier.config import Augment, Ema, Eval, Limits, Loss, Model, Schedule, optimizers, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import resolve
 from vernier.devices.cpu import Cpu
@@ -28,6 +28,8 @@ from vernier.engine.training.checkpoints.resume import ResumePoint, find_resume_
 from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
 from vernier.errors import ConfigError, RunFailed
+from vernier.optim.kinds.muon import Muon
+from vernier.optim.kinds.sgd import Sgd
 from vernier.records.codec import encode
 from vernier.records.events import EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.signals import StopRequested
@@ -186,7 +188,10 @@ import json, sys
 from pathlib import Path
 import rgpu.tensor, torch
 from tests.tiny_training import run_training, tiny_config, tiny_detector_config
-from vernier.config import Augment, Ema, Model, Optim, override
+from vernier.config import Augment, Ema, Model, override
+from vernier.optim.kinds.sgd import Sgd
+from vernier.optim.kinds.muon import Muon
+from vernier.optim.kinds.sgd import Sgd
 from vernier.engine.inference.evaluate import evaluate_trained
 from vernier.engine.inference.predict import predict
 from vernier.engine.inference.trained import load_trained
@@ -210,7 +215,7 @@ classifier = tiny_config(
     shapes,
     model=Model(name="resnet8-small", width=8, drop_path=0.2),
     augment=Augment(crop="pad", mixup=0.2),
-    optim=Optim(lr=0.02, clip_norm=1.0),
+    optim=Sgd(lr=0.02, clip_norm=1.0),
     ema=Ema(decay=0.9),
 )
 results = []
@@ -413,14 +418,52 @@ def test_a_time_limit_stops_with_a_checkpoint_and_the_rest_is_bit_for_bit_the_sa
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_muon_whitening_and_alternating_flips_resume_bit_for_bit(shapes: Path, tmp_path: Path) -> None:
-    """Also across the epoch in which images grow. The whitening filters are not computed again: they are restored."""
-    config = tiny_config(
-        shapes,
-        model=Model(name="airbench94", width=8),
-        augment=Augment(crop="pad", border="reflect", flip_rule="alternate", start_px=24, phase_epochs=(1.0,)),
-        optim=Optim(name="muon", lr=0.2, bias_lr=1.0, head_lr=0.1),
-    )
+@pytest.mark.parametrize("name", optimizers())
+def test_every_optimizer_resumes_bit_for_bit(shapes: Path, tmp_path: Path, name: str) -> None:
+    """With accumulation, an average of the weights, mixed precision and, except for Muon, layer-wise rates."""
+    more = {"bias_lr": 0.1, "head_lr": 0.05} if name == "muon" else {"layer_decay": 0.8}
+    config = tiny_config(shapes, optim=optimizers()[name](lr=0.01, **more), ema=Ema(decay=0.9))
+    config = replace(config, machine=replace(config.machine, accumulation=2, precision="bf16", allow_slow=True))
+    longer = override(config, "limits.max_steps", 6)
+    whole = run_training(longer, tmp_path / "whole")
+    cut = run_training(override(config, "limits.max_steps", 3), tmp_path / "cut")
+    resumed = train(longer, tmp_path, find_resume_point(cut.run, longer, lambda _: None))
+    for file in ("model", "optimizer", "ema"):
+        paths = [run.checkpoints.committed()[-1].path / f"{file}.safetensors" for run in (whole.run, resumed.run)]
+        assert paths[0].read_bytes() == paths[1].read_bytes(), file
+
+
+@pytest.mark.parametrize(
+    ("recipe", "machine", "note"),
+    [
+        # Also across the epoch in which images grow. The whitening filters are not computed again: they are restored.
+        (
+            {
+                "model": Model(name="airbench94", width=8),
+                "augment": Augment(
+                    crop="pad", border="reflect", flip_rule="alternate", start_px=24, phase_epochs=(1.0,)
+                ),
+                "optim": Muon(lr=0.2, bias_lr=1.0, head_lr=0.1),
+            },
+            {},
+            "without labels",
+        ),
+        (
+            {
+                "model": Model(name="convnext-tiny", width=8, drop_path=0.3, freeze=("features.0",)),
+                "optim": Sgd(lr=0.05, layer_decay=0.8),
+            },
+            {"activation_checkpointing": True, "precision": "bf16", "allow_slow": True},
+            "4 of 182 tensors are frozen",
+        ),
+    ],
+    ids=["airbench", "convnext"],
+)
+def test_what_models_have_of_their_own_resumes_bit_for_bit(
+    recipe: dict[str, Any], machine: dict[str, Any], note: str, shapes: Path, tmp_path: Path
+) -> None:
+    config = tiny_config(shapes, **recipe)
+    config = replace(config, machine=replace(config.machine, **machine))
     whole = run_training(override(config, "limits.max_steps", 12), tmp_path / "whole")
     cut = run_training(override(config, "limits.max_steps", 7), tmp_path / "cut")
     longer = override(config, "limits.max_steps", 12)
@@ -428,7 +471,7 @@ def test_muon_whitening_and_alternating_flips_resume_bit_for_bit(shapes: Path, t
     files = [run.checkpoints.committed()[-1].path / "model.safetensors" for run in (whole.run, resumed.run)]
     assert files[0].read_bytes() == files[1].read_bytes()
     (start,) = events_of(whole.run, StartEvent)
-    assert any("without labels" in note for note in start.notes)
+    assert any(note in text for text in start.notes)
 
 
 @pytest.mark.usefixtures("_reset_determinism")

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from tests.conftest import REPO
-from vernier.config import Config, Machine, Optim, Recipe, Schedule, derive
+from vernier.config import Config, Machine, Recipe, Schedule, derive
 from vernier.data.loading.loader import Batch
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices.cpu import Cpu
@@ -27,6 +27,7 @@ from vernier.engine.training.step import TrainStep
 from vernier.models import build
 from vernier.models.drop_path import DropPath, PathMasks
 from vernier.optim.build import build_optimizer
+from vernier.optim.kinds.sgd import Sgd
 from vernier.tasks import task_of
 
 IMAGES = torch.randint(0, 256, (8, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
@@ -48,7 +49,7 @@ def step_of(
 ) -> tuple[nn.Module, TrainStep, Iterator[Batch]]:
     """A model from a fixed seed, its step, and the same eight images in micro-batches."""
     torch.manual_seed(0)
-    recipe = Recipe(global_batch=8, optim=Optim(lr=0.05, momentum=0.0), schedule=Schedule(kind="constant", epochs=100))
+    recipe = Recipe(global_batch=8, optim=Sgd(lr=0.05, momentum=0.0), schedule=Schedule(kind="constant", epochs=100))
     config = Config(recipe=recipe, machine=Machine(threads=1, accumulation=accumulation))
     derived = derive(config, train_samples=8)
     model = without_batch_norm(build("resnet8-small", num_classes=10, width=8, drop_path=drop_path))
@@ -58,7 +59,7 @@ def step_of(
         task=task_of(recipe),
         model=model,
         head_phase=HeadPhase(model, 0, lambda: Exchange(model)),
-        optimizer=build_optimizer(model, replace(recipe.optim, weight_decay=0.0), derived.lr),
+        optimizer=build_optimizer(model, replace(recipe, optim=replace(recipe.optim, weight_decay=0.0)), derived.lr),
         average=None,
         device=Cpu(),
         world=World(Topology(rank=rank)),
@@ -162,7 +163,8 @@ import json, sys
 from pathlib import Path
 import rgpu, torch
 from tests.tiny_training import tiny_config
-from vernier.config import Augment, Ema, Model, Optim, override
+from vernier.config import Augment, Ema, Model, override, optimizers
+from vernier.optim.kinds.sgd import Sgd
 from vernier.engine.observe import Observers
 from vernier.engine.training.setup import prepare
 
@@ -172,7 +174,7 @@ for optimizer in ("sgd", "lars"):
         Path(sys.argv[1]),
         model=Model(name="resnet14-small", width=8, drop_path=0.5),
         augment=Augment(crop="pad", mixup=0.2, cutmix=1.0),
-        optim=Optim(name=optimizer, lr=0.02, clip_norm=1.0),
+        optim=optimizers()[optimizer](lr=0.02, clip_norm=1.0),
         ema=Ema(decay=0.9),
     )
     config = override(config, "machine.accumulation", 2)

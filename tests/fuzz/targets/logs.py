@@ -8,13 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.compat.logs.test_console import ARGUMENTS, METERS
-from tests.report.logs.test_smi import GAUDI, NVIDIA
+from tests.lab.logs.test_smi import GAUDI, NVIDIA
 from tests.report.nvprof_trace import NVPROF
-from vernier.report.compare import compare_runs, comparison_lines
+from vernier.lab.report.compare import compare_runs, comparison_lines
 from vernier.report.logs.reading import open_side, open_to_convert
 from vernier.report.logs.writing import convert_all
 from vernier.report.page.build import build
-from vernier.report.page.collect import Subject, collect, times_to_train
+from vernier.report.page.collect import collect
+from vernier.report.page.logs import times_to_train
+from vernier.report.page.subjects import Subject
 
 from .base import Files, Target, attempt
 
@@ -170,7 +172,9 @@ def _report(path: Path) -> None:
 
 def render(subjects: list[Subject]) -> None:
     """All that a page says about the subjects, as the live view sends it: without style and scripts."""
-    json.dumps(build(subjects).update(), ensure_ascii=False).encode("utf-8")
+    text = json.dumps(build(subjects).update(), ensure_ascii=False)
+    assert "could not be made" not in text
+    text.encode("utf-8")
 
 
 def _compare(path: Path) -> None:

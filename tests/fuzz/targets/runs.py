@@ -4,14 +4,14 @@ import hashlib
 import json
 from pathlib import Path
 
+from tests.lab.logs.test_as_study import run_of_two
 from tests.report.bench_results import bench_run
-from tests.report.logs.test_as_study import run_of_two
 from tests.report.run_dirs import step_times, write_run
 from vernier.config.parsing import config_from_tree
 from vernier.engine.inference.export import describe_model
 from vernier.engine.inference.trained import checkpoint_steps, load_trained
 from vernier.engine.training.checkpoints.contents import config_of, read_state
-from vernier.measure.planning.workload import speed_of
+from vernier.lab.planning.workload import speed_of
 from vernier.report.logs.reading import open_logs
 from vernier.report.model_card import write_card
 from vernier.store import RunDir

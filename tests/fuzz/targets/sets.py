@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.compat.tfrecord.examples import encode_example, encode_jpeg, encode_record, write_imagenet
 from tests.data.archives import SYNSETS, jpeg_bytes, meta_mat, tar_bytes
-from tests.data.sources.containers.examples import encode_example, encode_jpeg, encode_record, write_imagenet
 from tests.data.sources.small_sets import coco_tree, encode_png, voc_xml, write_images, write_tar, write_unsplit
 from vernier.config import Augment, Data
 from vernier.data.loading.box_readers import BoxEvalReader, BoxTrainReader

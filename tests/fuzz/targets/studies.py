@@ -3,13 +3,13 @@
 import shutil
 from pathlib import Path
 
-from vernier.measure.study.analysis import analyze
-from vernier.measure.study.baseline import check, learn, read_baseline
-from vernier.measure.study.files import merge
+from vernier.lab.reading.columns import ColumnOptions
+from vernier.lab.reading.tables import read_table
+from vernier.lab.reading.text import check_lines, study_lines, study_rows
+from vernier.lab.study.analysis import analyze
+from vernier.lab.study.baseline import check, learn, read_baseline
+from vernier.lab.study.files import merge
 from vernier.report.page.collect import collect
-from vernier.report.study.columns import ColumnOptions
-from vernier.report.study.tables import read_table
-from vernier.report.study.text import check_lines, study_lines, study_rows
 
 from .base import Files, Target, attempt
 from .files import golden, golden_run

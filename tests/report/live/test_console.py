@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from vernier.measure.statistics.summary_checks import summarize
+from vernier.measure.summaries import summarize
 from vernier.records.events import EpochEvent, EvalEvent, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import Best, EvalResult, RunSummary, TrainingSpeed
 from vernier.references import use

@@ -9,6 +9,7 @@ from tests.report.logs.conftest import TIMES
 from tests.report.run_dirs import step_times, write_run
 from vernier.config import Config, Recipe, to_dict
 from vernier.errors import ConfigError
+from vernier.lab.logs.work import trace_of
 from vernier.records.bench import BenchRequest, BenchResult, Round
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs, open_side
@@ -21,7 +22,7 @@ def test_a_run_directory_is_recorded_step_by_step(run: RunLog) -> None:
     assert [s.steady for s in run.steps[:3]] == [False, True, True]
     assert [(s.epoch, s.step) for s in run.steps[98:102]] == [(0, 98), (0, 99), (1, 100), (1, 101)]
     assert [(e.epoch, e.values["top1"]) for e in run.evals] == [(0, 51.0), (1, 52.0), (2, 53.0)]
-    assert run.trace().window.samples_per_s == pytest.approx(32 * 299 / sum(TIMES[1:]))
+    assert trace_of(run).window.samples_per_s == pytest.approx(32 * 299 / sum(TIMES[1:]))
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_copies_have_the_same_content_and_other_runs_have_not(tmp_path: Path) ->
         ("step,loss\n1,2\n2,3\n", "looks like a table"),
         ("index, power.draw [W]\n0, 30 W\n", "samples of nvidia-smi"),
         ("Iteration Duration 0 0 : 0.5\n", "has iteration durations"),
-        ("<!DOCTYPE html><html></html>", "looks like a web page"),
+        ("<!DOCTYPE html><html></html>", "first line is '<!DOCTYPE html>"),
         ("hello\nTraceback (most recent call last):\n", "a Python error"),
         ("\0\0\0\1\2", "is not text"),
         ('{"epochs": 3, "loss": 1}', "JSON with the keys epochs, loss"),

@@ -8,11 +8,11 @@ import pytest
 
 from tests.report.logs.conftest import TIMES
 from vernier.errors import ConfigError
-from vernier.measure.study.files import StudyDir
+from vernier.lab.reading.tables import read_table
+from vernier.lab.study.files import StudyDir
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
 from vernier.report.logs.writing import convert
-from vernier.report.study.tables import read_table
 
 
 def test_a_study_round_trips(run: RunLog, tmp_path: Path) -> None:

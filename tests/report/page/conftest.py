@@ -32,7 +32,12 @@ def trained(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page_of() -> Callable[..., Page]:
-    return lambda *paths: build(collect([Path(p) for p in paths]))
+    def make(*paths: Path) -> Page:
+        page = build(collect([Path(p) for p in paths]))
+        assert "could not be made" not in page.html()
+        return page
+
+    return make
 
 
 def text_of(html: str) -> str:

@@ -2,17 +2,22 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.report.page.conftest import EVIL, detector
+from tests.report.run_dirs import write_run
 from vernier.records.codec import encode
 from vernier.records.predictions import Mistake, Mistakes
 from vernier.report.page.build import Page, build
-from vernier.report.page.collect import Subject, collect
-from vernier.report.page.figures import Section
+from vernier.report.page.collect import collect
+from vernier.report.page.figures import Content, Section, sections
+from vernier.report.page.runs import Run
+from vernier.report.page.subjects import Subject
 from vernier.store import RunDir
 
 LIMIT_BYTES = 6_000_000
@@ -56,10 +61,37 @@ def test_a_damaged_file_of_a_run_is_named_and_the_rest_of_the_page_is_made(
     assert [file for file in damaged if f"Cannot read {file}" not in html] == []
 
 
-def test_a_bug_in_a_section_is_not_reported_as_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(subjects: list[Subject]) -> Section | None:
+def failing(subjects: list[Subject]) -> Content:
+    """A section with a bug that one of the runs below shows."""
+    if any("second" in str(s.path) for s in subjects):
         raise KeyError("a programming error")
+    return Content(parts=[f"about {', '.join(s.name for s in subjects)}"])
 
-    monkeypatch.setattr("vernier.report.page.build.SECTIONS", (faulty,))
-    with pytest.raises(KeyError, match="a programming error"):
-        build(collect([detector(tmp_path)]))
+
+def test_a_bug_in_a_section_is_named_and_the_rest_of_the_page_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write_run(tmp_path / name, name, [0.1] * 20) for name in ("first", "second", "third")]
+    odd = Section(title="Odd", order=0, of=Run, build=failing)
+    monkeypatch.setattr("vernier.report.page.build.sections", lambda: {"odd": odd, **sections()})
+    page = build(collect(paths))
+    assert [s.name for s in page.sections][:3] == ["odd", "glance", "runs"]
+    assert "about first, third" in page.sections[0].html
+    reason = "This section could not be made for second: KeyError: &#39;a programming error&#39; (test_build.py, line "
+    assert reason in page.sections[0].html
+    assert page.html().count("could not be made") == 1
+    assert "left out" not in page.html()  # those are words for damaged files
+    assert reason in build(collect(paths[1:2])).html()
+
+
+def test_a_page_about_a_run_needs_nothing_of_the_laboratory(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['vernier.lab'] = None\n"  # every import of it fails
+        "from pathlib import Path; from vernier.report.page.writing import write_page\n"
+        f"page = write_page([Path({str(detector(tmp_path))!r})], Path({str(tmp_path / 'page.html')!r})).page\n"
+        "print(*(s.name for s in page.sections)); print(page.top)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names, top = done.stdout.split("\n", 1)
+    assert names.split() == ["glance", "training", "detection", "environment"]
+    assert "Could not be loaded: vernier.lab.page." in top

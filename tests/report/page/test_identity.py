@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.examples import RAN as TRAINED
+from vernier.records.events import StartEvent
 from vernier.report.logs.model import RunLog
-from vernier.report.page.identity import Label, heading, parts_of_log, parts_of_record, unique_names
+from vernier.report.page.identity import heading, parts_of_log, parts_of_record, unique_names
+from vernier.report.page.logs import Log
+from vernier.report.page.runs import Run
 
 RAN = replace(TRAINED, kind="infer", batch_per_device=1)
 
@@ -66,7 +69,12 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(
     names: list[str], settings: list[dict[str, object]], expected: list[str]
 ) -> None:
     labels = [
-        Label(path=Path(name), name=name, settings=tree, started=f"2026-11-16T{name[9:11]}:{name[11:13]}:00+00:00")
+        Run(
+            path=Path(name),
+            name=name,
+            settings=tree,
+            start=StartEvent(time=f"2026-11-16T{name[9:11]}:{name[11:13]}:00+00:00"),
+        )
         for name, tree in zip(names, settings, strict=True)
     ]
     assert unique_names(labels) == expected
@@ -74,14 +82,14 @@ def test_runs_of_one_name_are_told_apart_by_what_differs(
 
 def test_runs_that_only_many_settings_tell_apart_are_named_by_more_than_a_few() -> None:
     trees = [{"recipe": dict(zip("abcd", map(int, f"{i:04b}"), strict=True))} for i in range(16)]
-    names = unique_names([Label(path=Path("x"), name="x", settings=tree) for tree in trees])
+    names = unique_names([Run(path=Path("x"), name="x", settings=tree) for tree in trees])
     assert len(set(names)) == 16
     assert names[5] == "a 0, b 1, c 0, d 1"
 
 
 def test_logs_are_named_by_file_and_by_the_network_and_folder_in_which_they_differ() -> None:
     def names(*logs: tuple[str, str]) -> list[str]:
-        labels = [Label(path=Path(path), name=Path(path).stem, parts={"network": network}) for path, network in logs]
+        labels = [Log(path=Path(path), name=Path(path).stem, parts={"network": network}) for path, network in logs]
         return unique_names(labels)
 
     assert names(("a/result_0.txt", "ssd"), ("a/result_1.txt", "ssd")) == ["result_0", "result_1"]

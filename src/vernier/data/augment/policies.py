@@ -98,7 +98,8 @@ def _change(
         case "rotate":
             return picture.rotate(degrees, Pillow.Resampling.BILINEAR, fillcolor=fill)
         case "posterize":
-            return ImageOps.posterize(picture, bits)
+            # At the greatest magnitude no bit is left: black, which Pillow refuses to make.
+            return ImageOps.posterize(picture, bits) if bits else Pillow.new(picture.mode, picture.size)
         case "solarize":
             return ImageOps.solarize(picture, solarize_from)
         case "solarize-add":

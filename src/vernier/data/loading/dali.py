@@ -1,4 +1,4 @@
-"""NVIDIA DALI: an optional extra, for comparison and for those who have standardised on it.
+"""NVIDIA DALI: an optional extra, for those who have standardised on it.
 
 As a backend (`machine.backend=dali-cpu` or `dali-gpu`) it decodes, crops, resizes and flips as `backends` decides.
 """
@@ -25,58 +25,6 @@ def _modules() -> tuple[Any, Any, Any]:
     except ImportError as error:
         raise ConfigError(f"DALI is not installed ({error}). pip install 'vernier[dali]'") from None
     return fn, types, pipeline_def
-
-
-def _built(pipeline: Any) -> Any:
-    pipeline.build()
-    return pipeline
-
-
-def _resized(fn: Any, types: Any, images: Any, image_px: int) -> Any:
-    return fn.resize(images, resize_x=image_px, resize_y=image_px, interp_type=types.INTERP_LINEAR, antialias=True)
-
-
-def train_pipeline(
-    paths: list[str],
-    *,
-    batch: int,
-    threads: int,
-    image_px: int,
-    area: tuple[float, float],
-    ratio: tuple[float, float],
-) -> Any:
-    """RandomResizedCrop by DALI's fused decoder, flip, uint8 [height, width, 3]; built and ready to run."""
-    fn, types, pipeline_def = _modules()
-
-    @pipeline_def(  # type: ignore[untyped-decorator]
-        batch_size=batch, num_threads=threads, device_id=None, seed=0, prefetch_queue_depth=2
-    )
-    def pipeline() -> Any:
-        encoded, _ = fn.readers.file(files=paths, random_shuffle=True, name="files")
-        images = fn.decoders.image_random_crop(
-            encoded,
-            device="cpu",
-            output_type=types.RGB,
-            random_area=list(area),
-            random_aspect_ratio=list(ratio),
-            num_attempts=10,
-        )
-        return fn.flip(_resized(fn, types, images, image_px), horizontal=fn.random.coin_flip(probability=0.5))
-
-    return _built(pipeline())
-
-
-def decode_bytes(encoded: list[bytes]) -> list[Any]:
-    """Images as DALI decodes them."""
-    fn, types, pipeline_def = _modules()
-
-    @pipeline_def(batch_size=len(encoded), num_threads=1, device_id=None)  # type: ignore[untyped-decorator]
-    def pipeline() -> Any:
-        files = fn.external_source(lambda: [np.frombuffer(e, np.uint8) for e in encoded], dtype=types.UINT8)
-        return fn.decoders.image(files, device="cpu", output_type=types.RGB)
-
-    (images,) = _built(pipeline()).run()
-    return [images.at(i) for i in range(len(encoded))]
 
 
 class DaliTrainReader(BackendReader):
@@ -140,6 +88,11 @@ def _crop_pipeline(batch: int, image_px: int, device: torch.device) -> Any:
             normalized_shape=False,
             output_type=types.RGB,
         )
-        return fn.flip(_resized(fn, types, images, image_px), horizontal=flip)
+        resized = fn.resize(
+            images, resize_x=image_px, resize_y=image_px, interp_type=types.INTERP_LINEAR, antialias=True
+        )
+        return fn.flip(resized, horizontal=flip)
 
-    return _built(pipeline())
+    built = pipeline()
+    built.build()
+    return built

@@ -1,7 +1,5 @@
-"""Describes and draws a data set: `vernier data inspect`. Counts, sizes, class balance, a contact sheet, other
-decoders."""
+"""Describes and draws a data set: `vernier data inspect`. Counts, sizes, class balance, a contact sheet."""
 
-import io
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,9 @@ from PIL import Image as Pillow
 from PIL import ImageDraw
 
 from vernier.data.augment.crop_flip import resize
-from vernier.data.decoding.decode import BadImage, Image, decode_strictly, read_size
-from vernier.data.sources import ArraySource, EncodedSource, Source
+from vernier.data.decoding.decode import BadImage, read_size
+from vernier.data.sources import EncodedSource, Source
 from vernier.data.sources.base import BoxSource, spread_evenly
-from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
@@ -171,71 +168,3 @@ def outline_boxes(images: npt.NDArray[np.uint8], ltrb: npt.NDArray[np.float32], 
             colour = np.array(_COLOURS[(kind - 1) % len(_COLOURS)], np.uint8)[:channels]
             image[top : bottom + 1, [left, right]] = colour
             image[[top, bottom], left : right + 1] = colour
-
-
-# ------------------------------------------------------------------------------------------------------ other decoders
-
-
-@frozen
-class DecoderDifference:
-    """The distance between the pixels of another decoder and the native one's, in levels of 0 to 255."""
-
-    backend: str
-    images: int
-    mean_levels: float | None = omitted()
-    largest_level: int | None = omitted()
-    identical_images: int | None = omitted()
-    note: str | None = omitted()
-    """Why there is no figure."""
-
-
-def compare_backends(source: Source, sample: int = 50) -> list[DecoderDifference]:
-    """Decode some images with Pillow and DALI too and compare the pixels with the native decoder's."""
-    if isinstance(source, ArraySource) or not isinstance(source, EncodedSource):
-        raise ConfigError("Comparing decoders needs encoded images; this set is decoded already.")
-    samples = spread_evenly(len(source), sample)
-    encoded, native = _read_readable(source, samples)
-    if not native:
-        raise ConfigError(
-            f"None of the {len(samples)} images that were tried can be read: vernier data verify says why."
-        )
-    differences = [_difference("pillow", native, [_decode_with_pillow(e) for e in encoded])]
-    try:
-        from vernier.data.loading.dali import decode_bytes
-
-        differences.append(_difference("dali-cpu", native, decode_bytes(encoded)))
-    except ConfigError as error:
-        differences.append(DecoderDifference(backend="dali-cpu", images=0, note=str(error)))
-    return differences
-
-
-def _read_readable(source: EncodedSource, samples: list[int]) -> tuple[list[bytes], list[Image]]:
-    """The files and the pixels of those samples that can be read."""
-    encoded: list[bytes] = []
-    pixels: list[Image] = []
-    for index in samples:
-        try:
-            content = source.read(index)
-            # Strictly: decoders recover from damage in different ways, which is not what is compared.
-            pixels.append(decode_strictly(content))
-        except (BadImage, OSError):
-            continue
-        encoded.append(content)
-    return encoded, pixels
-
-
-def _decode_with_pillow(encoded: bytes) -> Image:
-    with Pillow.open(io.BytesIO(encoded)) as image:
-        return np.asarray(image.convert("RGB"))
-
-
-def _difference(name: str, native: list[Image], others: list[Image]) -> DecoderDifference:
-    # Signed, because differences of uint8 would wrap.
-    gaps = [np.abs(a.astype(np.int16) - b.astype(np.int16)) for a, b in zip(native, others, strict=True)]
-    return DecoderDifference(
-        backend=name,
-        images=len(gaps),
-        mean_levels=round(float(np.mean([g.mean() for g in gaps])), 4),
-        largest_level=int(max(g.max() for g in gaps)),
-        identical_images=sum(not g.any() for g in gaps),
-    )

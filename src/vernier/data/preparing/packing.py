@@ -43,6 +43,7 @@ class PackedSplit:
     """Samples that an interrupted run had written."""
     left_out: tuple[str, ...] = ()
     """Unreadable images, with the reason."""
+    notes: tuple[str, ...] = ()
 
 
 def map_in_order(work: Callable[[int], T], items: Iterable[int], workers: int) -> Iterator[T]:

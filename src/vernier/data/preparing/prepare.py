@@ -13,7 +13,9 @@ from vernier.data.sources import FolderSource, open_split
 from vernier.data.sources.base import VAL_SHARE, EncodedSource
 from vernier.data.sources.boxes.annotated import AnnotatedSource
 from vernier.data.sources.boxes.layouts import open_folder
+from vernier.data.sources.plugged import DataLayout
 from vernier.errors import ConfigError, NoSuchSplit, RunFailed
+from vernier.plugins import load_plugin
 from vernier.references import use
 
 from .fetch import Progress as BytesProgress
@@ -22,7 +24,6 @@ from .imagenet import check_count
 from .packing import PackedSplit, Progress, read_encoded
 from .raw import pack_raw
 from .shards import pack_shards
-from .tfrecord import pack_tfrecord
 
 Layout = Literal["folders", "shards", "raw", "tfrecord"]
 COCO_IMAGES = {"train": 118_287, "val": 5_000}
@@ -43,7 +44,10 @@ def prepare_split(
 ) -> PackedSplit:
     """Write one split as folders, shards, a raw file or TFRecord files; `files`: how many of the latter."""
     if layout == "tfrecord":
-        return pack_tfrecord(source, out, split, files=files, workers=workers, progress=progress)
+        packed: PackedSplit = plugged_layout(layout).write(
+            source, out, split, files=files, workers=workers, progress=progress
+        )
+        return packed
     if layout == "shards":
         return pack_shards(
             source, out, split, shard_bytes=shard_mb << 20, restarts=restarts, workers=workers, progress=progress
@@ -51,6 +55,12 @@ def prepare_split(
     if layout == "raw":
         return pack_raw(source, out, split, short_side_px=short_side_px, workers=workers, progress=progress)
     return write_folders(source, out / split, split, progress)
+
+
+def plugged_layout(name: str) -> DataLayout:
+    """A layout that plugs in. Raises ConfigError if no package offers it."""
+    layout: DataLayout = load_plugin("vernier.data_layouts", "format", name, "shards")
+    return layout
 
 
 def open_encoded(path: str, layout: Layout, val_share: float) -> dict[str, EncodedSource]:

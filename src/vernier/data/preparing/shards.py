@@ -8,12 +8,11 @@ import itertools
 import json
 import os
 import tarfile
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from vernier.data.decoding.jpeg_slicing import SOI, NotSliceable
-from vernier.data.decoding.restarts import TARGET_INTERVAL, RestartMarkers
+from vernier.data.decoding.restarts import TARGET_INTERVAL, RestartWriter, add_restart_markers, find_writer
 from vernier.data.sources.base import EncodedSource
 from vernier.data.sources.containers.shard_index import UNNAMED, VERSION, TableBuilder, store_table
 from vernier.data.sources.containers.shards import FORMAT, Shard, manifest_name
@@ -21,6 +20,7 @@ from vernier.data.sources.containers.tables import table_path
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import encode
+from vernier.references import plain
 from vernier.store.durable import DamagedFile, read_record, sha256_of_file, write_atomically
 
 from .packing import (
@@ -179,27 +179,28 @@ def pack_shards(
     progress: Progress | None = None,
 ) -> PackedSplit:
     """Write a split as shards; with `restarts`, baseline JPEGs are rewritten without loss so that crops can be cut out.
+    If no plug-in can do that here, they are stored unchanged, and a note gives the reason.
 
     Resumes after the whole shards of an interrupted run, until `packing.forget_progress`.
     """
-    interval = TARGET_INTERVAL if restarts else 0
+    markers, notes = _find_markers() if restarts else (None, ())
+    interval = TARGET_INTERVAL if markers else 0
     origin: Origin = {"source": source.fingerprint(), "shard_bytes": shard_bytes, "interval": interval}
-    with RestartMarkers() if restarts else nullcontext() as markers:
-        writer = _ShardWriter(out, split, shard_bytes, origin)
-        order, earlier = pack_order(source, split), writer.samples
+    writer = _ShardWriter(out, split, shard_bytes, origin)
+    order, earlier = pack_order(source, split), writer.samples
 
-        def rewrite(index: int) -> tuple[int, bytes, bytes | None]:
-            encoded = read_encoded(source, index)
-            try:
-                return index, encoded, None if markers is None else markers.add(encoded)[0]
-            except NotSliceable:
-                return index, encoded, None
+    def rewrite(index: int) -> tuple[int, bytes, bytes | None]:
+        encoded = read_encoded(source, index)
+        try:
+            return index, encoded, None if markers is None else add_restart_markers(encoded, markers)[0]
+        except NotSliceable:
+            return index, encoded, None
 
-        images = map_in_order(rewrite, order[earlier:], workers)
-        for done, (index, original, rewritten) in enumerate(images, start=earlier + 1):
-            writer.add(source.name(index), int(source.labels[index]), original, rewritten)
-            if progress:
-                progress(done, len(order))
+    images = map_in_order(rewrite, order[earlier:], workers)
+    for done, (index, original, rewritten) in enumerate(images, start=earlier + 1):
+        writer.add(source.name(index), int(source.labels[index]), original, rewritten)
+        if progress:
+            progress(done, len(order))
     writer.finish(source.classes)
     return PackedSplit(
         split=split,
@@ -210,4 +211,13 @@ def pack_shards(
         restart_indexed=writer.restart_indexed,
         kept_as_they_are=writer.samples - writer.restart_indexed,
         continued_after=earlier,
+        notes=notes,
     )
+
+
+def _find_markers() -> tuple[RestartWriter | None, tuple[str, ...]]:
+    """What writes restart markers, or a note why nothing can."""
+    try:
+        return find_writer(), ()
+    except ConfigError as error:
+        return None, (f"without restart markers, so that crops are decoded from the top: {plain(str(error))}",)

@@ -30,8 +30,8 @@ from .boxes.layouts import (
 from .containers.raw import RawSource
 from .containers.remote import cache_limit_bytes, open_remote
 from .containers.shards import open_shards
-from .containers.tfrecord import TFRecordSource, find_tfrecords
 from .folder import FolderSource, has_class_folders, open_undivided, split_by_name
+from .plugged import open_plugged_classes
 from .synthetic import SyntheticBoxSource, SyntheticSource
 
 SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "valid", "validation", "test"), "test": ("test",)}
@@ -236,8 +236,8 @@ def _open_class_folder(root: Path, split: str, val_share: float, whole: bool) ->
         return RawSource(root / f"{split}.raw")
     if (shards := open_shards(root, split)) is not None:
         return shards
-    if records := find_tfrecords(root, split):
-        return TFRecordSource(records, find_tfrecords(root, "val" if split == "train" else "train"))
+    if (plugged := open_plugged_classes(root, split)) is not None:
+        return plugged
     if any(root.glob("*-images-idx3-ubyte*")):
         return open_fashion_mnist(root, split)
     if (root / "cifar-10-batches-bin").is_dir() or any(root.glob("*_batch*.bin")):

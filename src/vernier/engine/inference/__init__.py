@@ -3,5 +3,5 @@
 `trained` loads any of run, checkpoint, exported file and weights of others; `model_file` reads what a file says about
 itself, `preparation` knows how published weights were evaluated, `classes` matches class names, `evaluate` holds the
 evaluator that training uses too. May import `engine.build`, `engine.execution`, `training.checkpoints` and everything
-below the engine. Benchmarks of inference are `engine.measured`.
+below the engine. Benchmarks of inference are `lab.measured`.
 """

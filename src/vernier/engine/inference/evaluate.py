@@ -25,7 +25,7 @@ from vernier.engine.observe import Observer, Observers
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
-from vernier.measure.statistics.throughput import Window
+from vernier.measure.throughput import Window
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.records.run import EvalResult, EvaluationReport
 from vernier.records.what_ran import WhatRan

@@ -28,7 +28,7 @@ from vernier.data.sources.base import Indices
 from vernier.devices.cpu import Cpu
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.models import info, is_detector, shown_name, weights
+from vernier.models import entry_of, shown_name, weights
 from vernier.records.events import StartEvent
 from vernier.records.run import ExportCheck, ModelFile
 from vernier.references import given, use
@@ -64,7 +64,6 @@ OUTPUTS = {"classify": ("logits",), "detect": ("offsets", "logits")}
 CHECK_IMAGES = 64
 TOLERANCE = 1e-3
 """Largest difference between a runtime's output and PyTorch's, as a share of the largest output."""
-TORCHVISION_WIDTH, TORCHVISION_STAGES = 64, 4
 
 
 @frozen
@@ -201,7 +200,7 @@ def _write_weights(trained: Trained, form: Format, target: Path, metadata: dict[
         _require_torchvision(trained)
     try:
         if form == "torchvision":
-            weights.save_torch(weights.to_torchvision(tensors), target, metadata)
+            weights.save_torch(tensors, target, metadata)
         else:
             weights.save_safetensors(tensors, target, metadata)
     except (OSError, RuntimeError, SafetensorError) as error:  # the writers raise these when the disk is full
@@ -209,24 +208,9 @@ def _write_weights(trained: Trained, form: Format, target: Path, metadata: dict[
 
 
 def _require_torchvision(trained: Trained) -> None:
-    """Refuse what torchvision's ResNet is not, or cannot be built as: it would be wrong there, or not load."""
+    """Refuse what torchvision cannot build: weights would be wrong there, or not load."""
     spec = trained.config.recipe.model
-    arch = info(spec.name).arch
-    stem = arch.stem if spec.stem == "default" else spec.stem
-    width = spec.width or arch.width
-    differences = {
-        "it is a detector": is_detector(spec.name),
-        "it is no residual network": arch.block == "pooled",
-        "its stride is in the first 1x1 (v1)": arch.block == "bottleneck" and arch.stride_in != "3x3",
-        "its stem is for small images": stem != "imagenet",
-        "its shortcuts have no weights": arch.shortcut != "projection",
-        "it blurs before strides": spec.blurpool,
-        "it has squeeze-and-excitation": arch.squeeze,
-        f"its width is {width}, torchvision's is {TORCHVISION_WIDTH}": width != TORCHVISION_WIDTH,
-        f"it has {len(arch.blocks)} stages, torchvision's have 4": len(arch.blocks) != TORCHVISION_STAGES,
-        f"it takes images of {plural(trained.channels, 'channel')}, torchvision's take 3": trained.channels != 3,
-    }
-    if difference := next((text for text, applies in differences.items() if applies), None):
+    if difference := entry_of(spec.name)[1].why_not_torchvision(spec, trained.channels):
         raise ConfigError(
             f"torchvision cannot build {shown_name(spec)}: {difference}. Use {use('format', 'safetensors')}, onnx or "
             "torch-export."

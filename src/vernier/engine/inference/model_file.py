@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from vernier.errors import ConfigError, RunFailed
-from vernier.measure.machine.environment import installed_version
+from vernier.measure.environment import installed_version
 from vernier.models import weights
 from vernier.protobuf import read_fields
 from vernier.records.codec import DamagedRecord, decode, encode

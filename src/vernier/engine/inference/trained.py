@@ -16,12 +16,11 @@ from vernier.config import Config, Recipe, config_from_tree, differences, overri
 from vernier.config.migrations import migrated
 from vernier.devices import Device
 from vernier.engine.build import build_model, local_torch_device, prepare_device
-from vernier.engine.starting_weights import describe_weights, photographs_for_check
+from vernier.engine.starting_weights import describe_weights
 from vernier.engine.training.checkpoints.contents import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models import info, names, ssd_spec, weights
-from vernier.models.architecture import levels
+from vernier.models import info, names, weights
 from vernier.records.run import EngineReport, EvalResult, ModelFile
 from vernier.references import command, given, use
 from vernier.store import CheckpointDir, RunDir, open_checkpoint
@@ -290,8 +289,7 @@ def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:
         )
     network = build_model(config, outputs, channels, torch_device)
     source = task.open(choice.split or "val", whole=choice.split is None) if data.source else None
-    photographs = None if source is None else photographs_for_check(network, source, data, torch_device)
-    report = weights.load_read(file, network, images=photographs)
+    report = weights.load_read(file, network)
     known = choice.class_names or (published.classes if published else ()) or None
     of_data = source.classes if source is not None and choice.names_from_data else None
     classes, named, note = _name_classes(outputs - task.outputs(0), known, of_data)
@@ -323,18 +321,11 @@ def _which_network(path: Path, file: weights.FileWeights) -> str:
 
 def head_and_channels(state: Mapping[str, torch.Tensor], config: Config) -> tuple[int, int]:
     """How many outputs and input channels the weights are for; those of the catalogue where they do not say."""
-    spec = config.recipe.model
-    entry = info(spec.name)
-    detector = entry.ssd is not None
-    own, _ = (weights.translate_detector if detector else weights.translate)(state)
-    head, stem = (own.get(name) for name in ("fc.weight", "conv1.weight"))
-    shapes = 1
-    if detector:
-        head, stem = (own.get(name) for name in ("conf.0.weight", "backbone.conv1.weight"))
-        px = config.recipe.data.image_px
-        shapes = len(levels(entry.arch, ssd_spec(spec.name, spec.box_sizes), px, spec.stem)[0].shapes)
-    outputs = entry.classes if head is None else len(head) // shapes
-    return outputs, 3 if stem is None or stem.dim() != 4 else stem.shape[1]
+    entry = info(config.recipe.model.name)
+    own, _ = weights.translate(state, detector=entry.detector)
+    head, stem = own.get(entry.layout.classifier_weight(own) or ""), entry.layout.first_weight(own)
+    outputs = entry.classes if head is None else len(head) // entry.layout.boxes
+    return outputs, 3 if stem is None else stem.shape[1]
 
 
 def _name_classes(

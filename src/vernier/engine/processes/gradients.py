@@ -1,8 +1,8 @@
 """How the gradients of several processes become their mean, once per step, and how long that is exposed.
 
 Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs, compressed
-by PyTorch's own hooks on request; where it has none, gradients are averaged in host memory after backward. `world` is
-the process group that both use, `hierarchy` the sums within hosts.
+by PyTorch's own hook on request; where it has none, gradients are averaged in host memory after backward. `world` is
+the process group that both use.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from vernier.clock import now_s
 from vernier.config import Machine
@@ -21,7 +21,6 @@ from vernier.frozen import frozen
 from vernier.references import given, use
 from vernier.torch_private import data_parallel
 
-from .hierarchy import HostSums, ranks_by_host
 from .world import World
 
 
@@ -73,7 +72,6 @@ class Exchange:
 def build_exchange(network: nn.Module, world: World, machine: Machine, device: Device) -> Exchange:
     """The exchange that suits the device. Collective: starting weights become those of the first process."""
     _refuse_compression_without_effect(world, machine, device)
-    _refuse_hierarchy_without_effect(world, machine, device)
     # DistributedDataParallel refuses a model without trainable parameters.
     if world.size == 1 or not any(p.requires_grad for p in network.parameters()):
         return Exchange(network)
@@ -95,19 +93,6 @@ def _refuse_compression_without_effect(world: World, machine: Machine, device: D
         raise ConfigError(
             f"{setting} needs a device with collectives, and {device.name} has none: its gradients are averaged in "
             "host memory. Leave it out."
-        )
-
-
-def _refuse_hierarchy_without_effect(world: World, machine: Machine, device: Device) -> None:
-    """Hosts of one process each are no error: an elastic run may have lost the others, and the sums are the same."""
-    if machine.all_reduce == "flat":
-        return
-    if world.topology.launcher == "single":
-        raise ConfigError("machine.all_reduce = hierarchical has no effect on one process. Leave it out.")
-    if device.backend != "gloo":
-        raise ConfigError(
-            f"{given('machine.all_reduce', 'hierarchical')} is for CPUs, whose collectives (gloo) do not add up within "
-            f"hosts by themselves. Omit it with {given('machine.device', device.name)}."
         )
 
 
@@ -159,16 +144,6 @@ class _Buckets:
         self.world, self.device, self.compression = world, device, machine.gradient_compression
         self.last_sent: Any = None
         """When the last bucket of the step was sent: an event of the device."""
-        hosts = ranks_by_host(world) if machine.all_reduce == "hierarchical" else []
-        # With one host, or one process per host, the hierarchy is the flat all-reduce.
-        several = len(hosts) > 1 and len(hosts) < world.size
-        self.host_sums = HostSums(world, hosts) if several else None
-        self.power_sgd = powerSGD_hook.PowerSGDState(
-            process_group=None,
-            matrix_approximation_rank=machine.powersgd_rank,
-            start_powerSGD_iter=machine.powersgd_start,
-            orthogonalization_epsilon=1e-8,  # a layer without gradients would become NaN
-        )
 
 
 def _all_reduce_bucket(
@@ -179,43 +154,12 @@ def _all_reduce_bucket(
     if bucket.is_last():
         buckets.last_sent = buckets.device.record_event()
     buckets.world.count_collective()
-    if buckets.host_sums is not None:
-        return _add_up_within_hosts(buckets, buckets.host_sums, bucket)
     if buckets.compression == "bf16":
         return default_hooks.bf16_compress_hook(None, bucket)  # type: ignore[arg-type]  # None: all processes
-    if buckets.compression == "powersgd":
-        return _send_matrices(buckets, bucket)
     # Divided before the sum, as PyTorch's own hook does: a sum in fp16 could overflow.
     tensor = bucket.buffer().div_(buckets.world.size)
     future: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return future.then(lambda finished: finished.value()[0])
-
-
-def _add_up_within_hosts(
-    buckets: _Buckets,
-    sums: HostSums,
-    bucket: dist.GradBucket,  # type: ignore[name-defined]
-) -> torch.futures.Future[torch.Tensor]:
-    whole = bucket.buffer().div_(buckets.world.size)
-    if buckets.compression != "bf16":
-        return sums.all_reduce(whole)
-    # DistributedDataParallel needs its own bucket back, not the bf16 copy that was sent.
-    return sums.all_reduce(whole.to(torch.bfloat16)).then(lambda finished: whole.copy_(finished.value()))
-
-
-def _send_matrices(
-    buckets: _Buckets,
-    bucket: dist.GradBucket,  # type: ignore[name-defined]
-) -> torch.futures.Future[torch.Tensor]:
-    """PowerSGD: three all-reduces per bucket, each begun when the one before has ended.
-
-    gloo begins them in threads of its own and matches collectives by their order, which could then differ between
-    processes. So with gloo a bucket is waited for, and nothing of it is hidden behind the backward pass.
-    """
-    future = powerSGD_hook.powerSGD_hook(buckets.power_sgd, bucket)
-    if buckets.device.backend == "gloo":
-        future.wait()
-    return future
 
 
 def copy_weights_of_first(network: nn.Module, *, on_host: bool) -> None:

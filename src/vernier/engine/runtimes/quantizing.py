@@ -20,7 +20,7 @@ from vernier.engine.inference.export import read_images, spread_indices
 from vernier.engine.inference.model_file import FileNetwork
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.measure.machine.environment import installed_version
+from vernier.measure.environment import installed_version
 from vernier.references import given, use
 from vernier.tasks.base import Task
 

@@ -63,7 +63,7 @@ def installed_engines() -> list[str]:
 
 def _problem(engine: str) -> str:
     """What an engine lacks, and the command that installs it; empty where it lacks nothing."""
-    from vernier.measure.machine.environment import installed_version  # psutil, which help does without
+    from vernier.measure.environment import installed_version  # psutil, which help does without
 
     command = f"pip install -U 'vernier[{engine}]'"
     versions = {package: installed_version(package) for package in PACKAGES[engine]}

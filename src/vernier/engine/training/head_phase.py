@@ -11,7 +11,8 @@ from torch import nn
 
 from vernier.config import Config, Derived
 from vernier.engine.processes.gradients import Exchange
-from vernier.engine.starting_weights import backbone_norms, in_backbone
+from vernier.engine.starting_weights import backbone_norms
+from vernier.models.contract import layout_of
 
 
 class HeadPhase:
@@ -22,9 +23,10 @@ class HeadPhase:
     """
 
     def __init__(self, model: nn.Module, steps: int, exchange: Callable[[], Exchange]) -> None:
-        waiting = [(n, p) for n, p in model.named_parameters() if p.requires_grad and in_backbone(n, model)]
+        layout = layout_of(model)
+        waiting = [p for n, p in model.named_parameters() if p.requires_grad and layout.in_backbone(n)]
         self.steps = steps
-        self._parameters = [p for _, p in waiting] if steps else []
+        self._parameters = waiting if steps else []
         self._norms = [norm for norm in backbone_norms(model) if norm.training] if steps else []
         self._make_exchange = exchange
         self._head_alone = steps > 0

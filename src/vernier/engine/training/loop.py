@@ -13,8 +13,7 @@ from vernier.data.loading.loader import Batch
 from vernier.engine.observe import Observers
 from vernier.engine.processes.gradients import ExchangeTimes
 from vernier.engine.processes.world import Stragglers
-from vernier.measure.profile.steps import StepProfiler
-from vernier.measure.profile.summary import StepRange
+from vernier.measure.profiles import StepRange
 from vernier.optim.schedules import learning_rate
 from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, Progress, Rollbacks
@@ -25,6 +24,7 @@ from vernier.wording import plural
 from .checkpoints.contents import all_finite, checkpoint_state, tensor_files
 from .checkpoints.writer import CheckpointWriter
 from .divergence import Diverged, check_window, diverged
+from .profiling import Profiler, open_profiler
 from .setup import Job, restore_job
 from .stop import StopFlag
 from .totals import EpochTotals, accuracy_of
@@ -49,11 +49,11 @@ class Training:
         self._epoch = self._resumed_epoch()
         self._stragglers = Stragglers()
         self._writer = CheckpointWriter(run.checkpoints, job.config.checkpoint, job.derived.steps_per_epoch)
-        self.profiler: StepProfiler | None = None
+        self.profiler: Profiler | None = None
 
     def profile(self, steps: StepRange) -> None:
         """Profile some of the steps that lie ahead."""
-        self.profiler = StepProfiler(steps, self.run.traces(), self.job.device.synchronize, self.job.world.rank)
+        self.profiler = open_profiler(steps, self.run.traces(), self.job.device.synchronize, self.job.world.rank)
         self.job.step.phase = self.profiler.phase
 
     # ------------------------------------------------------------------------------------------------------- the loop

@@ -19,9 +19,9 @@ from vernier.engine.processes.launch import redirect_output, time_left_s
 from vernier.engine.processes.world import LostPeer, World, describe_process, process_info
 from vernier.errors import ConfigError, RunFailed, advice
 from vernier.frozen import frozen
-from vernier.measure.machine.environment import collect_environment, read_versions
-from vernier.measure.profile.summary import StepRange
-from vernier.measure.statistics.run_summary import summarize_training
+from vernier.measure.environment import collect_environment, read_versions
+from vernier.measure.profiles import StepRange
+from vernier.measure.run_summary import summarize_training
 from vernier.measure.what_ran import run_name
 from vernier.plugins import load_plugin
 from vernier.records.codec import encode

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from vernier.config import Config, Derived, Machine, Recipe, derive
+from vernier.config import Config, Derived, Machine, derive
 from vernier.data.loading.backends import RESIZE_KERNELS
 from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.cache import CacheDecision, cache_in_memory
@@ -33,13 +33,13 @@ from vernier.engine.processes.gradients import Exchange, build_exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.shard_convolutions import convert_convolutions
 from vernier.engine.processes.world import World
-from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings, whiten_stem
+from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.host_memory import available_bytes, resident_bytes
-from vernier.measure.planning.memory import FreeMemory, KnownData, check_memory, predict_memory
+from vernier.measure.memory import FreeMemory, KnownData, check_memory, predict_memory
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.models.drop_path import PathMasks
-from vernier.models.resnet import recompute_activations
+from vernier.models.recomputing import recompute_activations
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
@@ -132,8 +132,8 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
     model = _convert_layers(convert_batch_norms(model, config, derived, world, device), machine, device)
-    weight_notes = _start_weights(model, config, train_source, val_source, torch_device, fresh=fresh)
-    optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
+    weight_notes = apply_starting_weights(model, config, train_source, fresh=fresh)
+    optimizer = build_optimizer(model, recipe, derived.lr, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
     fit = _MemoryFit(config, derived, device, world, train_source, val_source, loading)
@@ -233,14 +233,6 @@ class _MemoryFit:
         )
 
 
-def _start_weights(
-    model: nn.Module, config: Config, train: Source, val: Source | None, torch_device: torch.device, *, fresh: bool
-) -> tuple[str, ...]:
-    """Load, whiten and freeze what the recipe says; notes about it."""
-    notes = apply_starting_weights(model, config, val or train, torch_device, fresh=fresh)
-    return notes + whiten_stem(model, config, train, fresh=fresh)
-
-
 @dataclass(frozen=True)
 class FirstImages:
     """The first training images as the network gets them, augmented: uint8 [images, height, width, channels].
@@ -285,12 +277,6 @@ def train_order(config: Config, derived: Derived, source: Source, rank: int = 0)
         )
     starts = tuple(source.starts.tolist())
     return ShardedTrainOrder(**vars(order), starts=starts, window=recipe.data.shuffle_shards)
-
-
-def _build_optimizer(model: nn.Module, recipe: Recipe, derived: Derived, *, fused: bool) -> torch.optim.Optimizer:
-    """The recipe's optimiser; a head that begins before the other layers has groups of its own."""
-    head_apart = recipe.schedule.head_epochs > 0
-    return build_optimizer(model, recipe.optim, derived.lr, fused=fused, head_apart=head_apart)
 
 
 def _exchange(

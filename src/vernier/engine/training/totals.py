@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from vernier.measure.statistics.throughput import Window
+from vernier.measure.throughput import Window
 from vernier.records.events import EpochEvent, Event, StepEvent
 
 

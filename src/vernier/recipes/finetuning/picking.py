@@ -24,7 +24,6 @@ from vernier.config import (
     Loss,
     Machine,
     Model,
-    Optim,
     Recipe,
     Schedule,
     override,
@@ -33,15 +32,16 @@ from vernier.cores import allowed_cores
 from vernier.data.preparing.pretrained import pretrained
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models import is_detector, names
+from vernier.models import info, is_detector, names
+from vernier.models.contract import BACKBONE
 from vernier.models.cost import Cost, cost_of
+from vernier.optim.kinds.sgd import Sgd
 from vernier.wording import plural, two_digits
 
 from .survey import BoxSides, Survey
 
 CORE_FLOPS, ACCELERATOR_FLOPS = 60e9, 8e12
 """Usual rates of training in fp32: of one core with AVX2 or AVX-512, and of a device that is no CPU."""
-BACKBONE = "backbone"
 """In model.freeze: everything but the head."""
 DETECTORS = "ssd-fpn-"
 """What the detector on a backbone is called, in front of the backbone's name."""
@@ -290,8 +290,7 @@ class _Picker:
         self._say("network", network, why, "model.name")
 
     def _choose_freezing(self) -> None:
-        prefix = "backbone." if self.photographs.boxes else ""
-        lowest = tuple(f"{prefix}{layer}" for layer in ("conv1", "bn1", "layer1"))
+        lowest = info(self.recipe.model.name).layout.lowest
         few = self.weights is not None and self.train_images < LARGE_SET
         self._change("model.freeze", lowest if few and self.train_images < SMALL_SET else ())
         if frozen_layers := self.recipe.model.freeze:
@@ -392,7 +391,7 @@ class _ClassPicker(_Picker):
     def _base(self) -> Recipe:
         return replace(
             super()._base(),
-            optim=Optim(lr=0.005, lr_batch=16, nesterov=True, weight_decay=1e-4),
+            optim=Sgd(lr=0.005, lr_batch=16, nesterov=True, weight_decay=1e-4),
             schedule=Schedule(kind="cosine"),
             loss=Loss(label_smoothing=0.1),
             ema=Ema(),
@@ -435,7 +434,7 @@ class _BoxPicker(_Picker):
         return replace(
             super()._base(),
             augment=Augment(crop="none", jitter="mlperf"),
-            optim=Optim(lr=0.02, lr_batch=8, nesterov=True, weight_decay=5e-4, clip_norm=10.0),
+            optim=Sgd(lr=0.02, lr_batch=8, nesterov=True, weight_decay=5e-4, clip_norm=10.0),
             schedule=Schedule(kind="cosine"),
         )
 
@@ -500,12 +499,10 @@ def _macs_per_image(cost: Cost, model: Model, *, has_weights: bool) -> tuple[int
 
     Backward costs twice the forward pass of what is trained.
     """
-    stem, first, *_, head = cost.part_macs
-    head_alone = cost.macs + 2 * head
-    if BACKBONE in model.freeze:
-        return head_alone, head_alone
-    frozen_macs = stem + first if model.freeze else 0
-    return (head_alone if has_weights else 3 * cost.macs), cost.macs + 2 * (cost.macs - frozen_macs)
+    layout = info(model.name).layout
+    head_alone = cost.macs + 2 * cost.macs_from(layout.head_depth)
+    everything = cost.macs + 2 * cost.macs_from(layout.frozen_parts(model.freeze))
+    return (head_alone if has_weights or BACKBONE in model.freeze else 3 * cost.macs), everything
 
 
 def _training_bytes(cost: Cost, batch: int) -> int:

@@ -68,10 +68,6 @@ class Survey:
         groups = (self.images,) if self.boxes else self.per_class
         return sum(count_validation(count, share) for count in groups)
 
-    def open_training(self) -> Source:
-        """All training images, before a part of them is held out."""
-        return (open_boxes if self.boxes else open_split)(self.folder, "train", whole=not self.splits)
-
 
 def survey(folder: str, boxes: bool | None = None) -> Survey:
     """Look at a folder; `boxes` decides where it has both. Raises ConfigError where nothing can be trained there."""

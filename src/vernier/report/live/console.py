@@ -12,10 +12,10 @@ from rich.progress import Progress, TaskID
 
 from vernier.addresses import redact
 from vernier.clock import duration, now_s
-from vernier.measure.profile.summary import describe_profile
-from vernier.measure.published.standing import speed_lines
-from vernier.measure.statistics.agreement import agreement_lines
-from vernier.measure.statistics.throughput import Window
+from vernier.measure.agreement import agreement_lines
+from vernier.measure.profiles import describe_profile
+from vernier.measure.published import speed_lines
+from vernier.measure.throughput import Window
 from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, MemoryPrediction, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from vernier.measure.statistics.throughput import Window
+from vernier.measure.throughput import Window
 from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent
 
 _AP = ("AP", "AP50", "AP75", "APs", "APm", "APl")

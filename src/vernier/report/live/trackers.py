@@ -15,13 +15,13 @@ from PIL import Image
 
 from vernier.addresses import redact
 from vernier.errors import ConfigError, RunFailed
-from vernier.measure.machine.environment import installed_version
+from vernier.measure.environment import installed_version
 from vernier.records.events import DivergenceEvent, EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent
 from vernier.records.run import EvaluationReport
 from vernier.references import given
-from vernier.report.live import tags
 from vernier.store import RunDir
 
+from . import tags
 from .tensorboard import EventFile
 
 PROJECT = "vernier"

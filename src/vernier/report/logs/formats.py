@@ -1,7 +1,7 @@
 """Formats of other tools' logs, which plug in: how each is recognized, read and written.
 
 A package offers one as an entry point of the group `vernier.log_formats` that names a `LogFormat`. Those of Vernier are
-in `vernier.compat.logs`.
+in `vernier.compat.logs` and, of device studies, `vernier.lab.logs`.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,12 @@ class LogFormat:
     """Whether a text is a log in this format; also asked about parts of files and logs that were cut off."""
     read: Callable[[Path, str], RunLog] | None = None
     """The log in a text that was recognized. Raises ConfigError for one that cannot be used."""
+    about: str = ""
+    """What a text is that was recognized and cannot be read as the log of a run, as the rest of a sentence."""
     write: Callable[[RunLog], str] | None = None
     """A whole file in this format."""
+    write_folder: Callable[[RunLog, Path], list[Path]] | None = None
+    """The same for a format of several files: writes them and returns their paths."""
     one_document: bool = False
     """A log is one JSON document, and not lines."""
     each_step: bool = False

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from vernier.clock import utc_stamp
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.measure.statistics.comparison import Trace
-from vernier.measure.statistics.throughput import Window, step_samples, warmup_steps
+from vernier.measure.throughput import Window, warmup_steps
 from vernier.records.environment import Environment
 from vernier.records.what_ran import WhatRan
 from vernier.wording import plural
@@ -137,24 +136,6 @@ class RunLog:
     @property
     def steady_steps(self) -> tuple[StepRecord, ...]:
         return tuple(s for s in self.steps if s.steady)
-
-    def trace(self) -> Trace:
-        """The step times for a comparison. Raises ConfigError when the log has no steps past the warm-up."""
-        steps = self.steady_steps
-        if not steps:
-            raise ConfigError(f"{self.path} ({self.format}) records no steps to measure.")
-        # Samples per step from the totals: a window has several steps, and batches can differ in size.
-        counts = [s.steps for s in steps]
-        per_step = sum(s.samples for s in steps) / sum(counts)
-        if per_step <= 0:
-            raise ConfigError(f"{self.path} ({self.format}) does not record the number of samples per step.")
-        try:
-            step_s = tuple(step_samples([s.seconds for s in steps], counts))
-            # With the path: rounds of different benchmarks must not be paired.
-            in_round = None if self.round is None else f"{self.path.resolve()}, round {self.round}"
-            return Trace(step_s=step_s, samples_per_step=per_step, round=in_round, steps=sum(counts))
-        except ValueError as error:
-            raise ConfigError(f"{self.path}: {error}.") from None
 
 
 def without_impossible(log: RunLog) -> RunLog:

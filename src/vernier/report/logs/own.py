@@ -72,35 +72,30 @@ def steps_of(events: Sequence[Event]) -> tuple[StepRecord, ...]:
 
 def _steps_of_window(event: StepEvent, steps_per_epoch: int) -> Iterator[StepRecord]:
     count = len(event.step_s)
+    # `event.step` counts from 1, records from 0. Loss and learning rate are recorded once per window.
+    last = StepRecord(
+        epoch=(event.step - 1) // steps_per_epoch,
+        step=event.step - 1,
+        seconds=sum(event.step_s),
+        wait_s=sum(event.wait_s),
+        samples=event.samples,
+        loss=finite(event.loss),
+        lr=event.lr,
+        top1=event.top1,
+        top5=event.top5,
+        steps=count,
+    )
     # Only the sum was measured. As single steps, these equal values would look free of noise.
     if event.step_times == "windows":
-        yield StepRecord(
-            epoch=(event.step - 1) // steps_per_epoch,
-            step=event.step - 1,
-            seconds=sum(event.step_s),
-            wait_s=sum(event.wait_s),
-            samples=event.samples,
-            loss=finite(event.loss),
-            lr=event.lr,
-            top1=event.top1,
-            top5=event.top5,
-            steps=count,
-        )
+        yield last
         return
-    for number, (seconds, wait_s) in enumerate(zip(event.step_s, event.wait_s, strict=True), event.step - count):
-        # `event.step` counts from 1, records from 0. Loss and learning rate are recorded once per window.
-        last = number == event.step - 1
-        yield StepRecord(
-            epoch=number // steps_per_epoch,
-            step=number,
-            seconds=seconds,
-            wait_s=wait_s,
-            samples=event.samples / count,
-            loss=finite(event.loss) if last else None,
-            lr=event.lr if last else None,
-            top1=event.top1 if last else None,
-            top5=event.top5 if last else None,
-        )
+    times = [*zip(event.step_s, event.wait_s, strict=True)]
+    for number, (seconds, wait_s) in enumerate(times, event.step - count):
+        samples, epoch = event.samples / count, number // steps_per_epoch
+        if number < last.step:
+            yield StepRecord(epoch=epoch, step=number, seconds=seconds, wait_s=wait_s, samples=samples)
+        else:
+            yield replace(last, seconds=seconds, wait_s=wait_s, samples=samples, steps=1)
 
 
 def _images_per_round(settings: Tree, start: StartEvent | None) -> int:

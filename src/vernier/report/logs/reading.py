@@ -4,26 +4,20 @@ Vernier's own runs are read by `own`, other formats by what `formats` finds. Thi
 reads.
 """
 
-import csv
 import glob
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.measure.study.csv_tables import SEPARATORS, decode_text
 from vernier.plugins import describe_failures
 from vernier.store import DamagedFile, RunDir, find_runs, parse_json, read_json
+from vernier.store.csv_tables import decode_text
 
 from .formats import GROUP, formats, reader_of
 from .model import RunLog, without_impossible
-from .nvprof import looks_like_trace
 from .own import arms_of, bench_rounds, join_rounds, read_run
-from .smi import looks_like_smi
-
-_STUDY_FILES = "`vernier study analyze` reads it."
 
 
 def open_side(paths: Sequence[str]) -> list[RunLog]:
@@ -167,34 +161,10 @@ def describe_content(text: str) -> str:
         return "is empty."
     if "\0" in text[:1000] or sum(c == "\ufffd" for c in text[:1000]) > 20:
         return "is not text."
-    for look, words in _LOOKS:
-        if look(text):
-            return words
+    for each in formats().values():
+        if each.about and each.recognizes and each.recognizes(text):
+            return each.about
+    if "Traceback (most recent call last)" in text:
+        return "has no measurements that are known here, but a Python error."
     shown = lines[0] if len(lines[0]) <= 60 else f"{lines[0][:57]}..."
     return f"is text that no reader here knows; its first line is {shown!r}."
-
-
-def is_table(text: str) -> bool:
-    """Whether half of its first lines have as many separated cells as the header, as those of a CSV file."""
-    lines = [line for line in text.splitlines()[:50] if line.strip()]
-    for mark in SEPARATORS:
-        try:
-            cells = [len(row) for row in csv.reader(lines, delimiter=mark)]
-        except csv.Error:  # a cell too long for a table
-            continue
-        if cells and cells[0] > 1 and 2 * cells[1:].count(cells[0]) >= len(cells) - 1:
-            return True
-    return False
-
-
-_LOOKS: tuple[tuple[Callable[[str], bool], str], ...] = (
-    (looks_like_trace, f"looks like an nvprof GPU trace. {_STUDY_FILES}"),
-    (looks_like_smi, f"looks like samples of nvidia-smi or hl-smi: sensors without step times. {_STUDY_FILES}"),
-    (lambda t: re.search(r"Iteration Duration \d+ \d+ : ", t) is not None, f"has iteration durations. {_STUDY_FILES}"),
-    (lambda t: t.lstrip().lower().startswith(("<!doctype", "<html")), "looks like a web page."),
-    (
-        lambda t: "Traceback (most recent call last)" in t,
-        "has no measurements that are known here, but a Python error.",
-    ),
-    (is_table, f"looks like a table (CSV). {_STUDY_FILES}"),
-)

@@ -1,7 +1,7 @@
 """Writes a run's log in the format of another tool. Any log that `reading` opens can be converted."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from vernier.errors import ConfigError
@@ -11,8 +11,7 @@ from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.store import write_atomically
 
-from .as_study import write_study
-from .formats import GROUP, formats
+from .formats import GROUP, LogFormat, formats
 from .model import RunLog
 
 
@@ -37,9 +36,8 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
     """Write `run` as `form` to a file or, for study and tensorboard, a directory. Returns the paths written."""
     if not run.steps:
         raise ConfigError(f"{run.path} records no steps: there is nothing to convert.")
-    plugged = formats().get(form)
-    each_step = form == "study" or (plugged is not None and plugged.each_step)
-    if each_step and not run.has_single_steps:
+    known = {"tensorboard": LogFormat(write_folder=_tensorboard), **formats()}.get(form, LogFormat())
+    if known.each_step and not run.has_single_steps:
         raise ConfigError(
             f"{run.path} has no times of single steps, which {form} lists: its device tells only how long several "
             f"took. Convert to mllog or tensorboard, or train with {use('machine.step_times', 'each')}."
@@ -47,11 +45,11 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
     check_target(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        if form in DIRECTORIES:
-            return DIRECTORIES[form](run, out)
-        if plugged is None or plugged.write is None:
+        if known.write_folder is not None:
+            return known.write_folder(run, out)
+        if known.write is None:
             raise ConfigError(f"No installed package writes {given('to', form)}.{describe_failures(GROUP)}")
-        write_atomically(out, plugged.write(run))
+        write_atomically(out, known.write(run))
     except OSError as error:
         raise ConfigError(f"Cannot write {out}: {error.strerror or error}.") from None
     return [out]
@@ -85,7 +83,3 @@ def _tensorboard(run: RunLog, out: Path) -> list[Path]:
         file.scalars(number, values, start + elapsed)
     file.close()
     return sorted(out.glob("events.out.tfevents.*"))
-
-
-DIRECTORIES: dict[str, Callable[[RunLog, Path], list[Path]]] = {"study": write_study, "tensorboard": _tensorboard}
-"""What is written as several files; the formats of one file plug in."""

@@ -1,10 +1,14 @@
-"""Joins the sections of a page, their figures as data, style and scripts into one file that loads nothing else."""
+"""Joins the sections of a page, their figures as data, style and scripts into one file that loads nothing else.
+
+A section that fails, such as one of an outside package, is shown as failed: the rest of the page is still of use.
+"""
 
 import base64
 import hashlib
 import json
+import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -13,22 +17,20 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.clock import utc_stamp
+from vernier.plugins import describe_failures
 from vernier.version import describe_version
 from vernier.wording import plural
 
-from .collect import Subject
-from .figures import Figure, Section
-from .html import div, joined, tag
+from .figures import Content, Figure, Lines, Section, sections
+from .html import div, joined, section, tag
 from .identity import Parts, summary_of_parts
 from .numbers import when
-from .sections import SECTIONS
-from .sections.runs import runs_table
+from .subjects import Subject
 
 # Joined into one element, whose hash is in the policy.
 SCRIPTS = ("numbers.js", "draw.js", "charts.js", "plots.js", "runs.js", "picture.js", "page.js")
-_JOINED_TO = {"batch": "devices", "precision": "mode"}
-_JOINED = {"devices": " x ", "mode": " "}
-"""Parts of what ran that stand beside another one."""
+_JOINED = {"devices": ("batch", " x "), "mode": ("precision", " ")}
+"""Parts of what ran that are shown next to another one, and what is between them."""
 BRAND = Markup(
     '<svg viewBox="0 0 46 14" aria-hidden="true">'
     '<path d="M1 13V1M6 13V7M11 13V7M16 13V1M21 13V7M26 13V7M31 13V1M36 13V7M41 13V7M45 13V1" '
@@ -37,12 +39,22 @@ BRAND = Markup(
 
 
 @dataclass(frozen=True)
+class BuiltSection:
+    """A section with its content, as HTML and the figures in it."""
+
+    name: str
+    title: str
+    html: Markup
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
 class Page:
     """The content of a page."""
 
     title: str
     top: Markup
-    sections: tuple[Section, ...]
+    sections: tuple[BuiltSection, ...]
     ran: str = ""
     """What ran, in one line; saved pictures have it in small print."""
 
@@ -91,24 +103,53 @@ class Page:
 
 def build(subjects: list[Subject], left_out: Sequence[Path] = ()) -> Page:
     """Make the page of some subjects, with the sections they have content for. `left_out` are smoke runs."""
-    full = [s for s in subjects if not s.brief]
-    # The table of runs comes second. It alone lists the runs that were read briefly.
-    candidates = [SECTIONS[0](full), runs_table(subjects), *(make(full) for make in SECTIONS[1:])]
-    sections = tuple(section for section in candidates if section is not None)
+    candidates = [_build(name, each, subjects) for name, each in sections().items()]
     title = subjects[0].name if len(subjects) == 1 else _title_of_several(subjects)
-    kinds = ", ".join(dict.fromkeys(s.status if s.status != "foreign" else "another system's log" for s in subjects))
+    kinds = ", ".join(dict.fromkeys("another system's log" if s.foreign else s.status for s in subjects))
     if len(subjects) == 1 and subjects[0].heading != title:
         kinds, title = f"{title} · {kinds}", subjects[0].heading
     smoke = "SMOKE RUN: " if all(s.smoke for s in subjects) else ""
     note = f" · {plural(len(left_out), 'smoke run')} left out; name one to see it" if left_out else ""
+    note += describe_failures("vernier.report_sections") + describe_failures("vernier.report_kinds")
     lead = f"{kinds} · made {when(utc_stamp())}{note}"
     parts = _joined_parts(summary_of_parts([s.parts for s in subjects]))
     head = [div("brand", BRAND, "Vernier report"), tag("h1", smoke, title), tag("p", lead, cls="lead"), _strip(parts)]
-    return Page(f"{smoke}{title}", joined(head), sections, " · ".join(parts.values()))
+    return Page(f"{smoke}{title}", joined(head), tuple(filter(None, candidates)), " · ".join(parts.values()))
+
+
+def _build(name: str, plugin: Section, subjects: Sequence[Subject]) -> BuiltSection | None:
+    chosen = [s for s in subjects if isinstance(s, plugin.of) and (plugin.brief or not s.brief)]
+    content, failure = _try(plugin, chosen)
+    failures = {s.name: why for s in chosen if failure and (why := _try(plugin, [s])[1])}
+    if failures:
+        content, failure = _try(plugin, [s for s in chosen if s.name not in failures])
+    if failure:  # it fails for several at once
+        failures = {"all of them": failure}
+    if content is None and not failures:
+        return None
+    content = content or Content(parts=[])
+    notices = [tag("p", f"This section could not be made for {s}: {why}", cls="notice") for s, why in failures.items()]
+    html = section(name, plugin.title, content.lead, *content.parts, *notices, cls=content.cls)
+    # A run has one colour on the whole page, which follows from its position among all names.
+    names = tuple(s.name for s in subjects if not s.brief)
+    figures = tuple(
+        replace(f, chart=replace(f.chart, colours=names)) if isinstance(f.chart, Lines) and f.chart.by == "run" else f
+        for f in content.figures
+    )
+    return BuiltSection(name, plugin.contents or plugin.title, html, figures)
+
+
+def _try(plugin: Section, subjects: list[Subject]) -> tuple[Content | None, str]:
+    """What a section shows of some subjects; why it fails, with the line of its code, or an empty text."""
+    try:
+        return (plugin.build(subjects) if subjects else None), ""
+    except Exception as error:  # the code of any package may run here
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return None, f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})."
 
 
 def _title_of_several(subjects: Sequence[Subject]) -> str:
-    recipes = {(s.settings.get("recipe") or {}).get("name") for s in subjects if s.kind == "training"}
+    recipes = {s.recipe.get("name") for s in subjects if s.kind == "training"}
     shared = next(iter(recipes)) if len(recipes) == 1 and all(s.kind == "training" for s in subjects) else None
     return f"{shared}: {plural(len(subjects), 'run')}" if shared else plural(len(subjects), "run")
 
@@ -116,9 +157,9 @@ def _title_of_several(subjects: Sequence[Subject]) -> str:
 def _joined_parts(parts: Parts) -> Parts:
     """What ran with batch and devices, and precision and mode, as one part each."""
     shown = {part: text for part, text in parts.items() if part not in _JOINED}
-    for part, joined_part in _JOINED_TO.items():
-        if part in shown and joined_part in parts:
-            shown[part] = f"{shown[part]}{_JOINED[joined_part]}{parts[joined_part]}"
+    for part, (first, between) in _JOINED.items():
+        if first in shown and part in parts:
+            shown[first] = f"{shown[first]}{between}{parts[part]}"
     return shown
 
 
@@ -134,7 +175,7 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
-def _digest(section: Section) -> str:
+def _digest(section: BuiltSection) -> str:
     # The live page replaces a section only if its digest changed, so that zoom, open tables and scrolling stay.
     text = json.dumps([str(section.html), [f.data() for f in section.figures]])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,20 +1,24 @@
-"""Figures: a small table of raw data, and a chart that names the columns to draw. The page also shows the table.
+"""What sections are made of, and how they plug in.
+
+A figure is a small table of raw data, and a chart that names the columns to draw. The page also shows the table.
 
 The chart types here are those of `assets/charts.js` and `assets/plots.js`, which read their fields by the same names.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from vernier.frozen import frozen
+from vernier.plugins import load_group
 from vernier.records.codec import encode, omitted
 from vernier.wording import plural
 
-from .html import div, section, tag
+from .html import div, joined, tag
+from .subjects import Subject
 
 # Data is 4, computing 0 and communication 3 in the other stacked charts, too: one thing has one color on the page.
 PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer": 2, "communication": 3, "idle": 7}
@@ -26,51 +30,54 @@ SAVE_BUTTONS = {
     "csv": ("CSV", "save the data"),
 }
 Row = Sequence[str | int | float | bool | None]
+Name = str | None
+"""The name of a column, or the title of an axis."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Lines:
     """One line per value of `by`, dashed by `dash`, with whiskers from `low` to `high`. `zero`: the axis starts at 0.
 
-    `smooth` and `log` offer smoothing and a logarithmic axis; `colours` are the values of `by` on the whole page, whose
-    names stand once in the section. `x_ranges` are the columns that a reader can have as the x axis, `x` at first, with
-    what is drawn until a reader zooms: charts side by side have the same axis. Rows with `best` are marked.
+    `smooth` and `log` offer smoothing and a logarithmic axis; `colours` are the names of all subjects: with
+    `by="run"` the page adds them, so that a run has one color everywhere. `x_ranges` are the columns that a reader can
+    have as the x axis, `x` at first, with what is drawn until a reader zooms: charts side by side have the same axis.
+    Rows with `best` are marked.
     """
 
     x: str
     y: str
-    by: str | None = omitted()
-    dash: str | None = omitted()
-    low: str | None = omitted()
-    high: str | None = omitted()
+    by: Name = omitted()
+    dash: Name = omitted()
+    low: Name = omitted()
+    high: Name = omitted()
     marks: bool = False
     zero: bool = False
     smooth: bool = False
     log: bool = False
     log_x: bool = False
     unit: str = ""
-    x_title: str | None = omitted()
-    y_title: str | None = omitted()
+    x_title: Name = omitted()
+    y_title: Name = omitted()
     x_ranges: dict[str, tuple[float, float]] | None = omitted()
-    best: str | None = omitted()
+    best: Name = omitted()
     colours: tuple[str, ...] | None = omitted()
 
 
-@frozen
+@dataclass(frozen=True)
 class Bars:
     """Horizontal bars: one group per category, one bar per value of `by`."""
 
     category: str
     value: str
-    by: str | None = omitted()
-    low: str | None = omitted()
-    high: str | None = omitted()
+    by: Name = omitted()
+    low: Name = omitted()
+    high: Name = omitted()
     max: float | None = omitted()
     unit: str = ""
-    x_title: str | None = omitted()
+    x_title: Name = omitted()
 
 
-@frozen
+@dataclass(frozen=True)
 class Stack:
     """One stacked bar per category, all of the same length. `part_colours` are numbers of the page's colours."""
 
@@ -81,35 +88,35 @@ class Stack:
     part_colours: dict[str, int]
 
 
-@frozen
+@dataclass(frozen=True)
 class Boxes:
     """Tukey's box and every value as a dot, one row per category. `flag` colours dots, `line` is a reference value."""
 
     category: str
     value: str
     name: str
-    flag: str | None = omitted()
+    flag: Name = omitted()
     line: float | None = omitted()
-    x_title: str | None = omitted()
+    x_title: Name = omitted()
 
 
-@frozen
+@dataclass(frozen=True)
 class Scatter:
     """One dot per row, with whiskers from `low` to `high`. A button hides rows where `disturbed` is not empty."""
 
     x: str
     y: str
     name: str
-    low: str | None = omitted()
-    high: str | None = omitted()
-    flag: str | None = omitted()
-    disturbed: str | None = omitted()
+    low: Name = omitted()
+    high: Name = omitted()
+    flag: Name = omitted()
+    disturbed: Name = omitted()
     line: float | None = omitted()
-    x_title: str | None = omitted()
-    y_title: str | None = omitted()
+    x_title: Name = omitted()
+    y_title: Name = omitted()
 
 
-@frozen
+@dataclass(frozen=True)
 class Heat:
     """A heat map. `good`: the diagonal is correct; `diverging`: from -`most` to `most`; `cell` is a width in px."""
 
@@ -120,7 +127,7 @@ class Heat:
     good: bool = False
     diverging: bool = False
     most: float | None = omitted()
-    x_title: str | None = omitted()
+    x_title: Name = omitted()
 
 
 @frozen
@@ -137,7 +144,7 @@ class Runs:
     briefly: bool
 
 
-@frozen
+@dataclass(frozen=True)
 class Figure:
     """A chart with its data. `name` is unique on the page; `wide` figures take the whole width."""
 
@@ -153,11 +160,11 @@ class Figure:
         """The frame in which the script draws it, with its tools and its data."""
         # Buttons have no onclick, which the content security policy forbids: page.js acts on data-do.
         switches = {
-            "log": ("log", "logarithmic axis", isinstance(self.chart, Lines) and self.chart.log),
+            "log": ("log", "logarithmic axis", getattr(self.chart, "log", False)),
             "disturbed": (
                 "hide disturbed",
                 "leave out runs that were disturbed",
-                isinstance(self.chart, Scatter) and self.chart.disturbed is not None,
+                getattr(self.chart, "disturbed", None) is not None,
             ),
         }
         tools = div(
@@ -208,47 +215,69 @@ def _round(value: Any) -> Any:
 
 
 @frozen
+class Content:
+    """What a section shows: a sentence in front, elements of HTML, and the figures in them. `cls` is for the style."""
+
+    lead: str = ""
+    parts: Sequence[Any]
+    figures: Sequence[Figure] = ()
+    cls: str | None = None
+
+    @property
+    def html(self) -> Markup:
+        return joined(self.parts)
+
+
+@frozen
 class Section:
-    """A part of the page, made of HTML and the figures in it."""
+    """A section of the page, as it plugs in: a package offers one as an entry point of `vernier.report_sections`.
 
-    name: str
+    The name of the entry point is that of the section, which is unique on the page.
+    """
+
     title: str
-    html: Markup
-    figures: list[Figure] = field(default_factory=list)
+    contents: str = ""
+    """A shorter title for the table of contents."""
+    order: int
+    """Sections appear in this order."""
+    of: type[Subject]
+    """Which subjects it is about: a kind, or `Subject` for all."""
+    brief: bool = False
+    """It is also about runs that were read briefly."""
+    build: Callable[[list[Any]], Content | None]
+    """What it shows of one or more such subjects; None if they have nothing to show. It reads no files."""
 
 
-def make_section(name: str, title: str, lead: str, *parts: Any, figures: Sequence[Figure] = ()) -> Section:
-    """A section with the same title on the page and in its contents."""
-    return Section(name=name, title=title, html=section(name, title, lead, *parts), figures=list(figures))
+def sections() -> dict[str, Section]:
+    """Every section by name, in the order of the page."""
+    loaded = load_group("vernier.report_sections", Section)
+    return dict(sorted(loaded.items(), key=lambda item: (item[1].order, item[0])))
 
 
-def section_by_run(name: str, title: str, lead: str, runs: Sequence[tuple[str, list[Figure], list[Any]]]) -> Section:
-    """A section with a stack per run: its charts, then its other parts. Runs are named where there are several."""
-    stacks = [
-        div(
-            "stack",
-            tag("h3", run, style="margin-bottom:10px") if len(runs) > 1 else None,
-            grid(charts),
-            *parts,
-            style="margin-bottom:26px",
-        )
-        for run, charts, parts in runs
-    ]
-    return make_section(name, title, lead, *stacks, figures=[f for _, charts, _ in runs for f in charts])
+Stacked = tuple[str, Sequence[Any], Sequence[Figure | None], Sequence[Any]]
+"""A run in a section that shows one after the other: its name, what comes before its charts, they, and what follows."""
 
 
-def run_legend(names: Sequence[str], all_names: Sequence[str]) -> Markup | None:
+def stacks(lead: str, runs: Sequence[Stacked], *, named: bool = False) -> Content | None:
+    """A stack per run, numbered as its figures are. Runs are named where there are several. None without runs."""
+    figures, parts = list[Figure](), list[Markup]()
+    for number, (run, before, charts, after) in enumerate(runs):
+        own = [replace(f, name=f"{f.name}-{number}") for f in with_data(*charts)]  # names are unique on the page
+        head = tag("h3", run, style="margin-bottom:10px") if named or len(runs) > 1 else None
+        parts.append(div("stack", head, *before, grid(own), *after, style="margin-bottom:26px"))
+        figures += own
+    return Content(lead=lead, parts=parts, figures=figures) if runs else None
+
+
+def run_legend(runs: Sequence[Subject]) -> Markup | None:
     """The names of a section's runs, each with its colour on the page; a click hides one in all charts."""
-    if len(names) < 2:
-        return None
-    # The index among all subjects of the page, so that a run has the same color in every section.
-    return div("legend runs-legend", *(_run_key(name, all_names.index(name)) for name in names))
-
-
-def _run_key(name: str, colour: int) -> Markup:
-    mark = tag("svg", tag("line", x1=0, x2=22, y1=4, y2=4, cls=f"line s{colour % COLOURS}"), width=22, height=8)
-    attributes = {"data_do": "run", "data_run": name, "aria_pressed": "true", "title": f"{name}: show or hide"}
-    return tag("button", mark, tag("span", name), type="button", cls="key", **attributes)
+    keys = []
+    for s in runs if len(runs) > 1 else ():
+        line = tag("line", x1=0, x2=22, y1=4, y2=4, cls=f"line s{(s.colour or 0) % COLOURS}")
+        mark = tag("svg", line, width=22, height=8)
+        attributes = {"data_do": "run", "data_run": s.name, "aria_pressed": "true", "title": f"{s.name}: show or hide"}
+        keys.append(tag("button", mark, tag("span", s.name), type="button", cls="key", **attributes))
+    return div("legend runs-legend", *keys) if keys else None
 
 
 def with_data(*figures: Figure | None) -> list[Figure]:

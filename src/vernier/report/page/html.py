@@ -30,6 +30,11 @@ def tag(name: str, *children: Any, **attributes: Any) -> Markup:
     return opening + joined(children) + Markup("</{}>").format(name)
 
 
+def note(*children: Any) -> Markup | None:
+    """A paragraph in small print; none if it would be empty."""
+    return tag("p", *children, cls="note") if any(children) else None
+
+
 def div(cls: str, *children: Any, **attributes: Any) -> Markup:
     """A div of a class."""
     return tag("div", *children, cls=cls, **attributes)
@@ -69,15 +74,18 @@ def table(name: str, columns: Sequence[Column | str], rows: Sequence[Sequence[Ce
     )
     body = [tag("tr", *(_cell(v, c, n) for v, c, n in zip(row, heads, numeric, strict=True))) for row in rows]
     count = tag("span", f" {len(rows):,} rows", cls="note") if len(rows) > 12 else None
-    more = tag("span", "", cls="more note", aria_hidden="true")
-    tools = div(
-        "table-tools",
-        tag("h3", title, count),
-        more,
-        tag("button", "CSV", type="button", data_do="csv", data_table=name, title="download"),
-    )
     grid = tag("table", tag("thead", head), tag("tbody", *body), cls="sortable", id=name)
-    return tag("div", tools, div("scroll", grid, tabindex="0", role="region", aria_label=title or name))
+    return tag("div", *framed(grid, name, title or name, tag("h3", title, count), title="download"))
+
+
+def framed(grid: Markup, name: str, label: str, heading: Markup, cls: str = "scroll", **button: str) -> list[Markup]:
+    """A table in a frame that scrolls, below its heading and a button that saves it."""
+    more = tag("span", "", cls="more note", aria_hidden="true")
+    save = tag("button", "CSV", type="button", data_do="csv", data_table=name, **button)
+    return [
+        div("table-tools", heading, more, save),
+        div(cls, grid, tabindex="0", role="region", aria_label=label),
+    ]
 
 
 def _with_digits(column: Column, cells: Sequence[Cell]) -> Column:
@@ -129,3 +137,12 @@ def section(name: str, title: str, lead: Any, *children: Any, cls: str | None = 
         id=name,
         aria_labelledby=f"{name}-title",
     )
+
+
+def folded(texts: Sequence[str], most: int, cls: str, first_cls: str | None = None) -> Markup | None:
+    """A list of texts; those after the first `most` are folded away, not dropped."""
+    if not texts:
+        return None
+    items = [tag("li", text, cls=first_cls if i == 0 else None) for i, text in enumerate(texts)]
+    shown, rest = tag("ul", *items[:most], cls=cls), items[most:]
+    return shown + tag("details", tag("summary", f"{len(rest)} more"), tag("ul", *rest, cls=cls)) if rest else shown

@@ -7,14 +7,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vernier.frozen import frozen
 from vernier.records.what_ran import WhatRan
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.work import NOT_IN_LOG, work_of
+
+if TYPE_CHECKING:
+    from .subjects import Subject
 
 HEADING = ("network", "image size", "batch", "data")
 PARTS = (*HEADING[:2], "classes", "batch", "devices", "data", "precision", "mode", "device", "torch", "Vernier", "date")
@@ -57,20 +57,19 @@ def parts_of_log(log: RunLog) -> Parts:
 
 def differing_parts(subjects: Sequence[Parts]) -> list[str]:
     """The parts of what ran in which some subjects differ, as far as they say it."""
-    known = [parts for parts in subjects if parts]
-    return [
-        part
-        for part in PARTS
-        if part != "date" and len({parts.get(part, "") for parts in known} - {"", NOT_IN_LOG}) > 1
-    ]
+    return [part for part in PARTS if part != "date" and len(known_texts(subjects, part)) > 1]
+
+
+def known_texts(subjects: Iterable[Mapping[str, str]], part: str) -> list[str]:
+    """What subjects say of a part of what ran, each text once."""
+    return list(dict.fromkeys(text for each in subjects if (text := each.get(part, "")) not in ("", NOT_IN_LOG)))
 
 
 def summary_of_parts(subjects: Sequence[Parts]) -> Parts:
     """What ran in all subjects, for the head of a page; where they differ, their values, or how many there are."""
-    known = [parts for parts in subjects if parts]
     summary: Parts = {}
     for part in PARTS:
-        texts = list(dict.fromkeys(t for parts in known if (t := parts.get(part, "")) not in ("", NOT_IN_LOG)))
+        texts = known_texts(subjects, part)
         joined = " | ".join(texts).replace(" | batch ", ", ")
         if texts:
             summary[part] = joined if len(texts) == 1 or len(joined) <= LONGEST_LIST else f"{len(texts)} different"
@@ -91,37 +90,25 @@ def heading(parts: Mapping[str, str]) -> str:
 # --------------------------------------------------------------------------------------------------------------- names
 
 
-@frozen
-class Label:
-    """What a subject can be named by: its directory or file, its settings, when it began, and `parts` of a log."""
-
-    path: Path
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    started: str = ""
-    parts: Parts = field(default_factory=dict)
-
-
-def unique_names(labels: Sequence[Label]) -> list[str]:
+def unique_names(subjects: "Sequence[Subject]") -> list[str]:
     """Short names that tell subjects apart: by what differs, and without what all of them share.
 
     Two runs of one recipe are `lr 0.1` and `lr 0.2`; beside another recipe the recipe is in front. Runs that differ in
     nothing are numbered, with the time at which they began.
     """
-    logs = [label for label in labels if label.parts]
-    names = [_log_name(label, logs) if label.parts else _STAMP.sub("", label.name) for label in labels]
+    logs = [s for s in subjects if s.foreign]
+    names = [_log_name(s, logs) if s.foreign else _STAMP.sub("", s.name) for s in subjects]
     groups: dict[str, list[int]] = {}
     for i, name in enumerate(names):
-        recipe = str((labels[i].settings.get("recipe") or {}).get("name") or "")
+        recipe = str(subjects[i].recipe.get("name") or "")
         # Directories are named after a recipe and what was changed in it, which the differences say better.
         groups.setdefault(recipe if recipe and name.startswith(recipe) else name, []).append(i)
     for name, group in groups.items():
         if len(group) > 1:
-            texts = _differences([labels[i].settings for i in group])
-            alone = len(groups) == 1
+            texts = _differences([subjects[i].settings for i in group])
             for i, text in zip(group, texts, strict=True):
-                names[i] = ", ".join(filter(None, ("" if alone else name, text)))
-    return _numbered(names, [label.started for label in labels])
+                names[i] = ", ".join(filter(None, ("" if len(groups) == 1 else name, text)))
+    return _numbered(names, [s.started for s in subjects])
 
 
 def _numbered(names: Sequence[str], started: Sequence[str]) -> list[str]:
@@ -140,19 +127,16 @@ def _numbered(names: Sequence[str], started: Sequence[str]) -> list[str]:
     return numbered
 
 
-def _log_name(label: Label, logs: Sequence[Label]) -> str:
+def _log_name(s: "Subject", logs: "Sequence[Subject]") -> str:
     """Another system's log by its file; in front the network, the system and the folder, where logs differ in them."""
-    shown = [
-        label.parts.get(part, "")
-        for part in ("network", "device")
-        if len({log.parts.get(part, "") for log in logs} - {NOT_IN_LOG, ""}) > 1
-    ]
+    parts = [log.parts for log in logs]
+    shown = [s.parts.get(part, "") for part in ("network", "device") if len(known_texts(parts, part)) > 1]
     # Many systems write the same file name, such as result_0.txt: then the folder tells the logs apart.
-    twins = [log for log in logs if log.path.stem == label.path.stem and log.parts == label.parts]
+    twins = [log for log in logs if log.path.stem == s.path.stem and log.parts == s.parts]
     if len(twins) > 1:
         common = os.path.commonpath([twin.path.resolve().parent for twin in twins])
-        shown.append(os.path.relpath(label.path.resolve().parent, common))
-    return " ".join([*(text for text in shown if text not in ("", ".", NOT_IN_LOG)), label.path.stem])
+        shown.append(os.path.relpath(s.path.resolve().parent, common))
+    return " ".join([*(text for text in shown if text not in ("", ".", NOT_IN_LOG)), s.path.stem])
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

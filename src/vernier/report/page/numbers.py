@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from vernier.measure.statistics.estimates import in_known_digits
+from vernier.measure.estimates import in_known_digits
 
 NONE = "\u2013"
 SMALLEST = 1e-4

@@ -9,7 +9,8 @@ from vernier.references import given
 from vernier.store import write_atomically
 
 from .build import Page, build
-from .collect import Subject, collect, smoke_runs
+from .collect import collect, smoke_runs
+from .subjects import Subject
 
 
 @frozen

@@ -11,9 +11,7 @@ from vernier.data.sources import Source, open_boxes
 from vernier.data.sources.base import BoxSource
 from vernier.data.sources.views import with_channels
 from vernier.devices import kinds
-from vernier.models import info, ssd_spec
-from vernier.models.architecture import levels
-from vernier.models.ssd import make_anchors
+from vernier.models.ssd import anchors_of
 from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import BatchLoss, CountingReader, Forward, MicroStep
 
@@ -30,10 +28,7 @@ class Detect:
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        spec = ssd_spec(recipe.model.name, recipe.model.box_sizes)
-        self._anchors = make_anchors(
-            levels(info(recipe.model.name).arch, spec, recipe.data.image_px, recipe.model.stem)
-        )
+        self._anchors = anchors_of(recipe.model, recipe.data.image_px)
         self._anchors_on_device = self._anchors
 
     def open(self, split: str, *, whole: bool = False) -> BoxSource:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from vernier.errors import ConfigError
+from vernier.lab.logs.work import trace_of
 from vernier.report.logs.reading import open_logs
 from vernier.report.logs.work import work_of
 
@@ -59,7 +60,7 @@ def test_text_without_a_batch_has_a_rate_and_no_times_of_steps(tmp_path: Path) -
     lines = [line for line in TEXT.splitlines() if "PARAMETER" not in line]
     (tmp_path / "log.txt").write_text("\n".join(lines))
     (run,) = open_logs(tmp_path / "log.txt")
-    assert run.trace().window.samples_per_s == pytest.approx(4096)
+    assert trace_of(run).window.samples_per_s == pytest.approx(4096)
     assert any("does not say the batch: its times are per image" in note for note in run.notes)
     assert run.devices is None
 
@@ -115,7 +116,7 @@ def test_an_inference_raport_can_be_compared(tmp_path: Path) -> None:
     (tmp_path / "raport.json").write_text(json.dumps(tree))
     (run,) = open_logs(tmp_path / "raport.json")
     assert run.kind == work_of(run).values["kind"] == "infer"
-    assert run.trace().window.samples_per_s == pytest.approx(128)
+    assert trace_of(run).window.samples_per_s == pytest.approx(128)
 
 
 def test_the_real_stream_keeps_the_speed_of_validation(real_data: Callable[[str], Path]) -> None:
@@ -138,4 +139,4 @@ def test_a_broken_line_is_counted(tmp_path: Path) -> None:
     (run,) = open_logs(log)
     assert "1 broken line" in run.notes[0]
     with pytest.raises(ConfigError, match="no steps"):
-        run.trace()
+        trace_of(run)

@@ -11,6 +11,7 @@ import pytest
 from tests.report.bench_results import step_result, step_row, write_bench
 from vernier.config import Config, Recipe, to_dict
 from vernier.errors import ConfigError
+from vernier.lab.logs.work import trace_of
 from vernier.records.bench import BenchRequest, BenchResult, Round
 from vernier.report.logs.model import RunLog, StepRecord
 from vernier.report.logs.reading import open_logs, open_to_convert
@@ -101,7 +102,7 @@ def test_dllogger_lines_have_nvidias_fields_and_numbers(run: RunLog, tmp_path: P
     assert [s for s in steps if len(s) == 3][:4] == [[0, 100, 1], [0, 100, 2], [0, 100, 3], [1, 100, 1]]
     total = records[-1]
     assert total["step"] == []
-    assert total["data"]["train.total_ips"] == pytest.approx(run.trace().window.samples_per_s)
+    assert total["data"]["train.total_ips"] == pytest.approx(trace_of(run).window.samples_per_s)
     assert {"train.data_time", "train.compute_time", "val.total_ips", "val.compute_latency_at99"} <= set(total["data"])
     assert (total["data"]["val.top1"], total["data"]["val.top5"]) == (53.0, 83.0)
     assert total["data"]["val.loss"] == pytest.approx(1 / 3)

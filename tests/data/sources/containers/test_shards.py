@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.data.sources.small_sets import by_name, encode_png, pack_shapes, write_tar
+from tests.kernels.built import needs_library
 from vernier.config import Augment, Data
 from vernier.data.decoding.decode import BadImage
 from vernier.data.loading.readers import TrainReader
@@ -20,6 +21,7 @@ from vernier.data.sources.containers.tar import read_samples
 from vernier.errors import ConfigError, RunFailed
 
 
+@needs_library
 @pytest.mark.parametrize("restarts", [False, True])
 def test_shards_hold_the_folder(shapes: Path, tmp_path: Path, restarts: bool) -> None:
     train, val = pack_shapes(shapes, tmp_path, restarts=restarts)
@@ -37,6 +39,7 @@ def test_shards_hold_the_folder(shapes: Path, tmp_path: Path, restarts: bool) ->
     assert not any(shards.verify_shard(i) for i in range(len(shards.shards)))
 
 
+@needs_library
 def test_training_pixels_from_restart_shards_equal_those_of_plain_shards(shapes: Path, tmp_path: Path) -> None:
     pack_shapes(shapes, tmp_path / "cut", restarts=True)
     pack_shapes(shapes, tmp_path / "plain", restarts=False)
@@ -182,6 +185,7 @@ def test_labels_that_are_no_class_are_refused(shapes: Path, tmp_path: Path, colu
         open_split(str(tmp_path), "train").all_labels()
 
 
+@needs_library
 def test_any_damage_to_positions_in_a_table_is_a_bad_image_or_an_image(shapes: Path, tmp_path: Path) -> None:
     pack_shapes(shapes, tmp_path, restarts=True)
     shard = min(tmp_path.glob("train-*.tar"))

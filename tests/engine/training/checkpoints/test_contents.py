@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.tiny_training import run_training, tiny_config
-from vernier.config import Checkpoint, Ema, Optim, Schedule
+from vernier.config import Checkpoint, Ema, Recipe, Schedule, optimizers
 from vernier.engine.training.checkpoints.contents import (
     all_finite,
     config_of,
@@ -22,6 +22,8 @@ from vernier.engine.training.checkpoints.contents import (
 )
 from vernier.errors import ConfigError
 from vernier.optim.build import build_optimizer
+from vernier.optim.kinds.adamw import AdamW
+from vernier.optim.kinds.lamb import Lamb
 from vernier.records.run import CheckpointState
 from vernier.store import CheckpointDir
 
@@ -67,14 +69,14 @@ def test_the_last_checkpoints_and_those_at_whole_epochs_are_kept() -> None:
     assert steps_to_keep([5, 10, 15], Checkpoint(keep_last=1, keep_every_epochs=0), steps_per_epoch=5) == {15}
 
 
-@pytest.mark.parametrize("name", ["sgd", "lars", "lamb", "muon"])
-def test_an_optimiser_continues_bit_for_bit_after_a_round_trip(name: str) -> None:
+@pytest.mark.parametrize("name", optimizers())
+def test_an_optimizer_continues_bit_for_bit_after_a_round_trip(name: str) -> None:
     def make() -> tuple[nn.Module, torch.optim.Optimizer]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         rates = {"bias_lr": 0.1, "head_lr": 0.1} if name == "muon" else {}
-        return model, build_optimizer(model, Optim(name=name, lr=0.1, **rates), 0.1)  # type: ignore[arg-type]
+        return model, build_optimizer(model, Recipe(optim=optimizers()[name](lr=0.1, **rates)), 0.1)
 
     def step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
         images = torch.rand((2, 3, 8, 8), generator=torch.Generator().manual_seed(seed))
@@ -96,13 +98,22 @@ def test_an_optimiser_continues_bit_for_bit_after_a_round_trip(name: str) -> Non
 def test_step_counters_stay_on_the_cpu_where_the_optimiser_keeps_them() -> None:
     """`meta` stands in for an accelerator: a counter there would be read with a synchronisation per tensor."""
     model = nn.Linear(2, 2, device="meta")
-    optimizer = build_optimizer(model, Optim(name="lamb", lr=0.1), 0.1)
+    optimizer = build_optimizer(model, Recipe(optim=Lamb(lr=0.1)), 0.1)
     saved = {"weight/step": torch.tensor(7), "weight/exp_avg": torch.ones(2, 2)}
     restore_optimizer(model, optimizer, saved)
     state = optimizer.state[model.weight]
     assert state["step"].device.type == "cpu"
     assert int(state["step"]) == 7
     assert state["exp_avg"].device.type == "meta"
+
+
+def test_step_counters_of_a_fused_kernel_are_on_its_device() -> None:
+    model = nn.Linear(2, 2, device="meta")
+    optimizer = build_optimizer(model, Recipe(optim=AdamW(lr=0.1)), 0.1)
+    optimizer.param_groups[0]["fused"] = True  # as on an accelerator; PyTorch has no fused kernel for `meta`
+    restore_optimizer(model, optimizer, {"weight/step": torch.tensor(7.0), "bias/step": torch.tensor(7.0)})
+    assert optimizer.state[model.weight]["step"].device.type == "meta"
+    assert optimizer.state[model.bias]["step"].device.type == "cpu"  # of a group that is not fused
 
 
 def test_averaged_weights_are_used_where_they_exist_and_refused_where_not(shapes: Path, tmp_path: Path) -> None:
@@ -136,7 +147,8 @@ import json, sys
 from pathlib import Path
 import rgpu, torch
 from tests.tiny_training import tiny_config
-from vernier.config import Augment, Ema, Model, Optim, override
+from vernier.config import Augment, Ema, Model, override, optimizers
+from vernier.optim.kinds.lamb import Lamb
 from vernier.engine.training.checkpoints.contents import (
     checkpoint_state, copy_to_host, fill_checkpoint, restore, tensor_files
 )
@@ -148,7 +160,7 @@ config = override(tiny_config(
     Path(sys.argv[1]),
     model=Model(name="resnet14-small", width=8, drop_path=0.5),
     augment=Augment(crop="pad", mixup=0.2),
-    optim=Optim(name="lamb", lr=0.02, clip_norm=1.0),
+    optim=Lamb(lr=0.02, clip_norm=1.0),
     ema=Ema(decay=0.9),
 ), "machine.device", "rgpu")
 

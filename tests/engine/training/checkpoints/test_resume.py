@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.tiny_training import events_of, run_training, tiny_config
-from vernier.config import Config, Limits, Machine, Optim, Schedule, to_dict
+from vernier.config import Config, Limits, Machine, Schedule, to_dict
 from vernier.engine.training.checkpoints.resume import (
     check_exactness,
     choose_resume_point,
@@ -19,6 +19,7 @@ from vernier.engine.training.checkpoints.resume import (
 )
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError
+from vernier.optim.kinds.sgd import Sgd
 from vernier.records.events import StepEvent
 from vernier.store import RunDir, read_json, write_json
 
@@ -44,17 +45,26 @@ def test_an_interrupted_run_of_the_same_recipe_is_resumed_by_default(config: Con
     point = choose_resume_point(config, tmp_path, None, print)
     assert point is not None
     assert point.run == run
-    other = replace(config, recipe=replace(config.recipe, optim=Optim(lr=0.5)))
+    other = replace(config, recipe=replace(config.recipe, optim=Sgd(lr=0.5)))
     assert choose_resume_point(other, tmp_path, None, print) is None
 
 
 def test_a_run_of_another_recipe_is_refused_with_the_settings_that_differ(config: Config, tmp_path: Path) -> None:
     run = run_training(config, tmp_path).run
-    other = replace(config, recipe=replace(config.recipe, optim=Optim(lr=0.5)))
+    other = replace(config, recipe=replace(config.recipe, optim=Sgd(lr=0.5)))
     with pytest.raises(ConfigError, match=r"another recipe: optim.lr was 0.05, now 0.5"):
         choose_resume_point(other, tmp_path, str(run.path), print)
     renamed = replace(config, recipe=replace(config.recipe, about="another description"))
     assert choose_resume_point(renamed, tmp_path, str(run.path), print) is not None
+
+
+def test_a_way_of_compression_that_is_gone_is_named_on_resuming(config: Config, tmp_path: Path) -> None:
+    run = run_training(config, tmp_path).run
+    written, warnings = run.config_as_written(), list[str]()
+    machine = {**written["machine"], "gradient_compression": "powersgd", "powersgd_rank": 2}
+    write_json(run.path / "config.json", {**written, "schema": 3, "machine": machine})
+    assert choose_resume_point(config, tmp_path, str(run.path), warnings.append) is not None
+    assert ["PowerSGD" in warning for warning in warnings] == [True]
 
 
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(config: Config, tmp_path: Path) -> None:
@@ -280,9 +290,6 @@ def test_resuming_with_other_convolutions_says_so() -> None:
 
 
 def test_resuming_with_compressed_gradients_says_what_changes() -> None:
-    none, bf16, powersgd = (
-        Config(machine=Machine(procs=2, gradient_compression=kind)) for kind in ("none", "bf16", "powersgd")
-    )
+    none, bf16 = (Config(machine=Machine(procs=2, gradient_compression=kind)) for kind in ("none", "bf16"))
     assert describe_compression(none, none) == describe_compression(bf16, bf16) == ""
     assert "was none, now bf16" in describe_compression(none, bf16)
-    assert "will differ from those of a run that was not interrupted" in describe_compression(powersgd, powersgd)

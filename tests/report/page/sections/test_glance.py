@@ -7,11 +7,12 @@ from pathlib import Path
 
 from tests.report.page.conftest import text_of
 from tests.report.run_dirs import step_times, write_run
-from vernier.records.run import BadImageNote, PublishedSpeed, RunSummary, TrainingSpeed
+from vernier.records.run import PublishedSpeed
 from vernier.records.what_ran import line_of
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
-from vernier.report.page.sections.glance import _card, glance, messages
+from vernier.report.page.sections.glance import card as card_of
+from vernier.report.page.sections.glance import glance
 
 PageOf = Callable[..., Page]
 
@@ -22,25 +23,6 @@ def test_a_result_has_its_interval_and_number_of_images(trained: Path, page_of: 
     assert f"top-1 {subject.figure('top1'):.0f} %" in text  # one image is 2 %
     assert "50 images" in text
     assert "img/s" in text
-
-
-def test_warnings_name_the_loader_bad_images_noise_and_a_crash(tmp_path: Path) -> None:
-    path = write_run(tmp_path, "troubled", step_times(1, n=100))
-    (good,) = collect([path])
-    assert messages(good) == []
-    speed = TrainingSpeed(
-        images_per_s_total=1.0, images_per_s_per_device=1.0, devices=1, method="", data_wait_share=0.4
-    )
-    troubled = replace(
-        good,
-        status="crashed",
-        warnings=("first warning",),
-        disturbances=("throttled: heat",),
-        summary=RunSummary(training=speed, bad_images=(BadImageNote(path="x/<b>.jpg", reason="truncated"),)),
-    )
-    text = " | ".join(messages(troubled))
-    for words in ("this run crashed", "loader-bound: 40 %", "noisy: throttled: heat", "1 bad image", "first warning"):
-        assert words in text
 
 
 def test_a_card_has_what_ran_in_one_line_and_times_with_their_zone(trained: Path, page_of: PageOf) -> None:
@@ -62,7 +44,7 @@ def test_a_card_says_how_the_rate_stands_against_a_published_one(tmp_path: Path)
         where="DGX-1V",
         times_published=1.031,
     )
-    card = text_of(_card(replace(subject, summary=replace(subject.summary, published_speeds=(speed,)))))
+    card = text_of(card_of(replace(subject, summary=replace(subject.summary, published_speeds=(speed,)))))
     assert "1.031 times the published rate per device: 5,815.8 img/s on 8 x V100 16 GB" in card
 
 

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from vernier.measure.statistics.throughput import Window
+from vernier.measure.throughput import Window
 from vernier.records.telemetry import LostSensor, MissingSensor, Sample, TelemetryHeader
-from vernier.report.page.collect import Point, Subject
 from vernier.report.page.figures import Lines
+from vernier.report.page.runs import Run
 from vernier.report.page.sections.system import system
+from vernier.report.page.training import Point
 
 
 def test_devices_without_sensors_are_named_with_the_reason() -> None:
     missing = MissingSensor(kind="cuda", device=0, sensor="all", why="GPU-x is not recognised")
     section = system(
         [
-            Subject(
+            Run(
                 name="run",
                 path=Path("run"),
-                kind="training",
                 telemetry=(
                     TelemetryHeader(device_kind="cuda", missing=(missing,)),
                     *(Sample(device_kind="cpu", device=0, t_s=float(t), util_pct=50.0) for t in range(3)),
@@ -28,7 +28,7 @@ def test_devices_without_sensors_are_named_with_the_reason() -> None:
         ]
     )
     assert section is not None
-    text = str(section)
+    text = str(section.html)
     assert "all sensors of cuda 0 (GPU-x is not recognised), all sensors of cuda 1, later (GPU is lost)" in text
 
 
@@ -54,7 +54,7 @@ def test_sensors_are_over_the_steps_of_each_session_and_not_beyond() -> None:
     ]
     later = [Sample(device_kind="cpu", device=0, t_s=500.5, util_pct=99.0, session=1)]
     points = (point(10, 101.5), point(20, 102.5), point(30, 501.0, session=1))
-    run = Subject(name="run", path=Path("run"), kind="training", points=points, telemetry=(*samples, *later))
+    run = Run(name="run", path=Path("run"), points=points, telemetry=(*samples, *later))
     section = system([run])
     assert section is not None
     figures = {figure.name: figure for figure in section.figures}

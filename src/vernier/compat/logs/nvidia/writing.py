@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.measure.statistics.throughput import Window
+from vernier.measure.throughput import Window
 from vernier.report.logs.formats import LogFormat
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree
 

@@ -1,7 +1,7 @@
 """Recognises the layout of a detection set's folder and opens a split of it.
 
-Reading each format is up to `coco`, `voc`, `yolo` and `containers.tfrecord`; names and addresses are resolved in
-`sources.opening`.
+Reading each format is up to `coco`, `voc`, `yolo` and layouts that plug in (`sources.plugged`); names and addresses are
+resolved in `sources.opening`.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from vernier.data.sources.base import BoxSource, note_held_out, note_test_as_validation, note_undivided
-from vernier.data.sources.containers.tfrecord import TFRecordBoxSource, find_tfrecords
 from vernier.data.sources.folder import has_class_folders
+from vernier.data.sources.plugged import open_plugged_boxes
 from vernier.errors import NoSuchSplit
 
 from .annotated import SPLITS, AnnotatedSource, Annotations, split_by_name
@@ -78,10 +78,8 @@ def open_folder(root: Path, split: str, val_share: float, whole: bool = False) -
     # The test split stands in for validation. The note warns that no independent test is left then.
     if split == "val" and (read := _find_split(root, "test")) is not None:
         return _with_note(AnnotatedSource(read(), training=False), note_test_as_validation(root))
-    if records := find_tfrecords(root, split):
-        # Classes are numbered over all splits, or train and val might disagree.
-        others = [path for other in SPLITS if other != split for path in find_tfrecords(root, other)]
-        return TFRecordBoxSource(records, others, only_with_boxes=split == "train")
+    if (plugged := open_plugged_boxes(root, split)) is not None:
+        return plugged
     # If any split exists, a missing one is an error: the rest of the folder is not a set without splits.
     if not _has_splits(root) and (read := _find_unsplit(root)) is not None:
         return _open_undivided(root, read(), split, val_share, whole)

@@ -97,9 +97,10 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Ten
 def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
     """Load saved optimiser state, each tensor in its parameter's memory layout and on its device.
 
-    Step counters stay on the CPU, where optimisers keep them: on a device, each read would synchronise.
+    Step counters are on the CPU, where reading one does not wait for the device, unless a fused kernel reads them.
     """
     parameters = dict(model.named_parameters())
+    fused = {id(p) for group in optimizer.param_groups if group.get("fused") for p in group["params"]}
     optimizer.state.clear()
     for full_name, value in tensors.items():
         name, _, key = full_name.rpartition("/")
@@ -107,7 +108,7 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
         if key != "step" and value.shape == p.shape:
             optimizer.state[p][key] = torch.empty_like(p, dtype=value.dtype).copy_(value)
         else:
-            optimizer.state[p][key] = value.to("cpu" if key == "step" else p.device, copy=True)
+            optimizer.state[p][key] = value.to("cpu" if key == "step" and id(p) not in fused else p.device, copy=True)
 
 
 def tensor_files(model: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None) -> TensorFiles:

@@ -5,6 +5,7 @@ told so, it says why and which flag decides: it never starts again from step 0 b
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,12 +128,24 @@ def find_resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | 
             f"{run.path} was started with another recipe: {'; '.join(changed[:5])}. "
             "Give the same settings, or start a new run."
         )
+    _note_removed_compression(run, warn)
     with run.locked():  # what looks half-written may be another process writing
         run.tidy()
     checkpoint = run.checkpoints.newest(
         lambda bad, problems: warn(f"checkpoint {bad.path} is damaged ({'; '.join(problems)}) and is skipped")
     )
     return None if checkpoint is None else ResumePoint(run, checkpoint)
+
+
+def _note_removed_compression(run: RunDir, warn: Warn) -> None:
+    """Nothing changes silently: runs of 0.3 may have compressed gradients in a way that is gone."""
+    with suppress(OSError, ConfigError):
+        machine = run.config_as_written().get("machine", {})
+        if machine.get("gradient_compression") == "powersgd" or machine.get("all_reduce") == "hierarchical":
+            warn(
+                f"{run.path} was trained with PowerSGD or with sums within hosts, which this version does not have: it "
+                "continues with whole gradients"
+            )
 
 
 _MACHINE_SETTINGS_OF_BITS = (
@@ -183,13 +196,8 @@ def describe_convolution(was: Config, now: Config) -> str:
 
 
 def describe_compression(was: Config, now: Config) -> str:
-    """A note where gradients are sent in another way than before, or in one that a checkpoint does not save."""
+    """A note where gradients are sent in another way than before."""
     old, new = was.machine.gradient_compression, now.machine.gradient_compression
-    if old != new:
-        return f"machine.gradient_compression was {old}, now {new}: gradients are rounded differently from here on"
-    if new != "powersgd" or now.machine.procs == 1:
+    if old == new:
         return ""
-    return (
-        "machine.gradient_compression = powersgd: checkpoints lack the errors that it carries from step to step, so "
-        "the weights will differ from those of a run that was not interrupted"
-    )
+    return f"machine.gradient_compression was {old}, now {new}: gradients are rounded differently from here on"

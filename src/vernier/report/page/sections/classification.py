@@ -3,23 +3,22 @@
 from markupsafe import Markup
 
 from vernier.records.predictions import Mistake, Mistakes
-from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Bars, Figure, Heat, Section, section_by_run, with_data
+from vernier.report.page.figures import Bars, Content, Figure, Heat, Section, stacks
 from vernier.report.page.html import Cell, Column, div, table, tag
+from vernier.report.page.runs import Run
 
 WORST, HEAT, PAIRS = 20, 12, 50
 BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 GREY = "data:image/gif;base64,R0lGODlhAQABAIAAAMLCwgAAACH5BAAAAAAALAAAAAABAAEAAAICRAEAOw=="
 
 
-def classification(subjects: list[Subject]) -> Section | None:
+def classification(subjects: list[Run]) -> Content | None:
     evaluated = [(s.name, s.mistakes) for s in subjects if s.mistakes and s.mistakes.classes]
     runs = [
-        (name, with_data(_worst_classes(m, number), _confusion(m, number)), [_pairs(m, number), _thumbs(m)])
+        (name, (), [_worst_classes(m), _confusion(m)], [_pairs(m, number), _thumbs(m)])
         for number, (name, m) in enumerate(evaluated)
     ]
-    lead = "What the last evaluation got wrong."
-    return section_by_run("classification", "Classification", lead, runs) if runs else None
+    return stacks("What the last evaluation got wrong.", runs)
 
 
 def class_name(mistakes: Mistakes, index: int) -> str:
@@ -33,18 +32,18 @@ def _accuracy(mistakes: Mistakes) -> list[tuple[float, int, int]]:
     return sorted((100 * correct / samples, i, samples) for i, (samples, correct) in counts if samples)
 
 
-def _worst_classes(mistakes: Mistakes, number: int) -> Figure:
+def _worst_classes(mistakes: Mistakes) -> Figure:
     classes = _accuracy(mistakes)
     rows: list[list[str | float]] = [
         [class_name(mistakes, i), accuracy, samples] for accuracy, i, samples in classes[:WORST]
     ]
     title = f"The {len(rows)} worst of {len(classes)} classes" if len(classes) > len(rows) else "Accuracy by class"
-    chart = Bars(category="class", value="accuracy %", max=100, unit=" %", x_title="% of its images recognised")
+    chart = Bars("class", "accuracy %", max=100, unit=" %", x_title="% of its images recognised")
     columns = ["class", "accuracy %", "images"]
-    return Figure(name=f"classes-{number}", title=title, chart=chart, columns=columns, rows=rows)
+    return Figure("classes", title, chart, columns, rows)
 
 
-def _confusion(mistakes: Mistakes, number: int) -> Figure | None:
+def _confusion(mistakes: Mistakes) -> Figure | None:
     """Counts among the worst classes; all other predictions for them are one column."""
     worst = sorted(i for _, i, _ in _accuracy(mistakes)[:HEAT])
     counts = {(truth, taken_for): n for truth, taken_for, n in mistakes.confused}
@@ -58,18 +57,18 @@ def _confusion(mistakes: Mistakes, number: int) -> Figure | None:
         if len(worst) < len(mistakes.classes):
             rows.append([name, "any other", mistakes.samples[truth] - sum(inside)])
     return Figure(
-        name=f"confusion-{number}",
-        title="Confusion of the worst classes" if len(worst) < len(mistakes.classes) else "Confusion",
-        chart=Heat(
-            row="truth",
-            column="taken for",
-            value="images",
+        "confusion",
+        "Confusion of the worst classes" if len(worst) < len(mistakes.classes) else "Confusion",
+        Heat(
+            "truth",
+            "taken for",
+            "images",
             good=True,
             cell=52,
             x_title="down: what it is, across: what it was taken for",
         ),
-        columns=["truth", "taken for", "images"],
-        rows=rows,
+        ["truth", "taken for", "images"],
+        rows,
     )
 
 
@@ -114,3 +113,6 @@ def picture(jpeg: str | None, alt: str) -> Markup:
     """A thumbnail of the run, in base64; a grey square where there is none."""
     source = f"data:image/jpeg;base64,{jpeg}" if jpeg is not None and BASE64.issuperset(jpeg) else GREY
     return Markup('<img src="{}" alt="{}" decoding="async">').format(source, alt)
+
+
+SECTION = Section(title="Classification", order=40, of=Run, build=classification)

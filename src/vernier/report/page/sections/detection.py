@@ -3,10 +3,11 @@
 from markupsafe import Markup
 
 from vernier.records.predictions import Box, DetectionExample, ScoredClass
-from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Bars, Figure, Section, make_section, with_data
+from vernier.report.page.figures import Bars, Content, Figure, Section, with_data
 from vernier.report.page.html import Cell, Column, div, table, tag
 from vernier.report.page.numbers import number
+from vernier.report.page.runs import Run
+from vernier.report.page.training import Training
 
 from .classification import picture
 
@@ -27,9 +28,9 @@ MEANINGS = {
 LEAST_SCORE, COLOURS = 0.3, 8  # b0 to b7 of style.css, which do not follow the theme: boxes are on photographs
 
 
-def detection(subjects: list[Subject]) -> Section | None:
+def detection(subjects: list[Training]) -> Content | None:
     # The table has twelve metrics. External logs such as MLPerf's have AP alone, which is in the other sections.
-    runs = [s for s in subjects if s.kind == "training" and None not in (s.figure("AP"), s.figure("AP50"))]
+    runs = [s for s in subjects if None not in (s.figure("AP"), s.figure("AP50"))]
     if not runs:
         return None
     figures = with_data(_by_class(runs))
@@ -40,11 +41,10 @@ def detection(subjects: list[Subject]) -> Section | None:
         Column("what it is", wrap=True),
     ]
     coco = div("card", table("coco", columns, rows, "COCO's twelve figures"))
-    examples = [_examples(s, len(runs) > 1) for s in runs if s.examples]
+    examples = [_examples(s, len(runs) > 1) for s in runs if isinstance(s, Run) and s.examples]
     charts = div("grid", coco, *(f.html() for f in figures))
-    control = _score_control() if examples else None
-    lead = "The last evaluation, on the validation set."
-    return make_section("detection", "Detection", lead, charts, control, *examples, figures=figures)
+    parts = [charts, _score_control() if examples else None, *examples]
+    return Content(lead="The last evaluation, on the validation set.", parts=parts, figures=figures)
 
 
 def _score_control() -> Markup:
@@ -65,22 +65,22 @@ def _score_control() -> Markup:
     return div("controls apart", label, note)
 
 
-def _by_class(runs: list[Subject]) -> Figure:
+def _by_class(runs: list[Training]) -> Figure:
     scores = [(c, s.name) for s in runs for c in (s.result and s.result.classes) or () if c.AP is not None]
     best: dict[str, float] = {}  # by the best run, so that the bars of all runs share one order
     for c, _ in scores:
         best[c.name] = max(best.get(c.name, 0.0), c.AP or 0.0)
     scores.sort(key=lambda score: (-best[score[0].name], score[0].name))
     return Figure(
-        name="class-ap",
-        title="AP by class",
-        chart=Bars(category="class", value="AP", by="run" if len(runs) > 1 else None, x_title="AP"),
-        columns=["class", "run", "AP", "AP50"],
-        rows=[[c.name, name, c.AP, c.AP50] for c, name in scores],
+        "class-ap",
+        "AP by class",
+        Bars("class", "AP", by="run" if len(runs) > 1 else None, x_title="AP"),
+        ["class", "run", "AP", "AP50"],
+        [[c.name, name, c.AP, c.AP50] for c, name in scores],
     )
 
 
-def _examples(s: Subject, several: bool) -> Markup:
+def _examples(s: Run, several: bool) -> Markup:
     classes = sorted(  # over all images: a class has the same color in each
         {t.class_name for e in s.examples for t in e.truth} | {o.class_name for e in s.examples for o in e.objects}
     )
@@ -101,7 +101,14 @@ def _example(e: DetectionExample, classes: list[str]) -> Markup:
     for thing in objects:
         if thing.box:
             colour = classes.index(thing.class_name) % COLOURS
-            boxes.append(_box(thing.box, _name(thing), cls=f"b{colour}", data_score=f"{thing.score:.3f}"))
+            boxes.append(
+                _box(
+                    thing.box,
+                    f"{thing.class_name} {thing.score:.2f}",
+                    cls=f"b{colour}",
+                    data_score=f"{thing.score:.3f}",
+                )
+            )
             labels.append(_label(thing, thing.box, colour))
     # Stretched over the picture, whatever its shape: coordinates are percent of its width and height.
     drawing = tag("svg", *boxes, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")
@@ -111,10 +118,6 @@ def _example(e: DetectionExample, classes: list[str]) -> Markup:
         div("picture", picture(e.jpeg, f"annotated: {names}"), drawing, *labels),
         div("name", e.image.replace("\\", "/").rsplit("/", 1)[-1], title=e.image),
     )
-
-
-def _name(thing: ScoredClass) -> str:
-    return f"{thing.class_name} {thing.score:.2f}"
 
 
 def _box(ltrb: Box, title: str = "", **attributes: str) -> Markup:
@@ -129,8 +132,11 @@ def _label(thing: ScoredClass, ltrb: Box, colour: int) -> Markup:
     under = " under" if top < 8 else ""  # no room above the box
     return tag(
         "span",
-        _name(thing),
+        f"{thing.class_name} {thing.score:.2f}",
         cls=f"tag b{colour}{under}",
         style=f"left:{left:.1f}%;top:{top:.1f}%",
         data_score=f"{thing.score:.3f}",
     )
+
+
+SECTION = Section(title="Detection", order=50, of=Training, build=detection)

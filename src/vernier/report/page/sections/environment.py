@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from markupsafe import Markup
 
 from vernier.records.codec import encode
-from vernier.report.logs.work import NOT_IN_LOG
-from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Section
-from vernier.report.page.html import chip, joined, section, tag
+from vernier.report.page.figures import Content, Section
+from vernier.report.page.html import chip, div, framed, tag
+from vernier.report.page.identity import known_texts
 from vernier.report.page.numbers import NONE, size_of
+from vernier.report.page.subjects import Subject
+from vernier.report.page.training import Training
 
 WHAT_RAN = "What ran"
 _EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes")
@@ -19,7 +20,7 @@ _EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry",
 _LONGEST_TEXT = 400
 
 
-def environment(subjects: list[Subject]) -> Section | None:
+def environment(subjects: list[Subject]) -> Content | None:
     """None where no subject has settings or an environment."""
     several = len(subjects) > 1
     tables = {
@@ -33,14 +34,11 @@ def environment(subjects: list[Subject]) -> Section | None:
     if not parts:
         return None
     box = Markup('<label><input type="checkbox" class="only-different" checked> only what differs</label>')
-    html = section(
-        "environment",
-        "Configuration and environment",
-        "What differs between the runs is marked." if several else "",
-        joined([tag("div", box, cls="controls") if several else None, *parts]),
+    return Content(
+        lead="What differs between the runs is marked." if several else "",
+        parts=[tag("div", box, cls="controls") if several else None, *parts],
         cls="different-only" if several else None,
     )
-    return Section(name="environment", title="Configuration", html=html)
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
@@ -72,8 +70,11 @@ def _text(value: object) -> str:
 
 
 def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> Markup:
-    differs = _parts_differ if title == WHAT_RAN else _settings_differ
-    differing = {name for tree in trees for name in tree if differs(name, subjects, trees)}
+    names = list(dict.fromkeys(name for tree in trees for name in tree))
+    if title == WHAT_RAN:
+        differing = [name for name in names if len(known_texts(trees, name)) > 1 and name != "date"]
+    else:
+        differing = [name for name in names if _settings_differ(name, subjects, trees)]
     rows = [
         tag(
             "tr",
@@ -81,7 +82,7 @@ def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> 
             *(tag("td", _shorten(tree.get(name, NONE)), cls="wrap mono") for tree in trees),
             cls="differs" if name in differing else None,
         )
-        for name in dict.fromkeys(name for tree in trees for name in tree)
+        for name in names
     ]
     identifier = title.lower().replace(" ", "-")
     head = tag(
@@ -92,16 +93,9 @@ def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> 
     grid = tag(
         "table", tag("thead", head), tag("tbody", *rows), cls="always" if title == WHAT_RAN else "config", id=identifier
     )
-    note = chip(f"{len(differing)} differ", "noisy" if differing else "accepted") if len(subjects) > 1 else None
-    tools = tag(
-        "div",
-        tag("h3", title, " ", note),
-        tag("span", "", cls="more note", aria_hidden="true"),
-        tag("button", "CSV", type="button", data_do="csv", data_table=identifier),
-        cls="table-tools",
-    )
-    scroll = tag("div", grid, cls="scroll tall", tabindex="0", role="region", aria_label=title)
-    return tag("div", tools, scroll, cls="card", style="margin-bottom:18px")
+    differ = chip(f"{len(differing)} differ", "noisy" if differing else "accepted") if len(subjects) > 1 else None
+    frame = framed(grid, identifier, title, tag("h3", title, " ", differ), "scroll tall")
+    return div("card", *frame, style="margin-bottom:18px")
 
 
 def _breakable(name: str) -> Markup:
@@ -109,20 +103,19 @@ def _breakable(name: str) -> Markup:
     return Markup(".<wbr>").join(Markup("_<wbr>").join(part.split("_")) for part in name.split("."))
 
 
-def _parts_differ(name: str, subjects: list[Subject], trees: list[dict[str, str]]) -> bool:
-    """Whether subjects differ in a part of what ran, as far as they say it; of all formats."""
-    known = {tree[name] for tree in trees if tree.get(name) not in (None, "", NOT_IN_LOG)}
-    return len(known) > 1 and name != "date"
-
-
 def _settings_differ(name: str, subjects: list[Subject], trees: list[dict[str, str]]) -> bool:
-    """Whether subjects of a format that has this row differ in it. Studies are not compared."""
+    """Whether runs or logs of a format that has this row differ in it; other kinds are not compared."""
     if any(name == prefix or name.startswith(f"{prefix}.") for prefix in _EXPECTED_TO_DIFFER):
         return False
     pairs = list(zip(subjects, trees, strict=True))
     formats = {s.format for s, tree in pairs if name in tree}
-    return len({tree.get(name) for s, tree in pairs if tree and s.format in formats and s.kind != "study"}) > 1
+    return len({tree.get(name) for s, tree in pairs if tree and s.format in formats and isinstance(s, Training)}) > 1
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
+SECTION = Section(
+    title="Configuration and environment", contents="Configuration", order=100, of=Subject, build=environment
+)

@@ -9,11 +9,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vernier.report.page.collect import FULL_RUNS, Subject
-from vernier.report.page.figures import Figure, Runs, Section, make_section
+from vernier.report.page.collect import FULL_RUNS
+from vernier.report.page.figures import Content, Figure, Runs, Section
 from vernier.report.page.html import div, tag
 from vernier.report.page.identity import differing_parts, differing_settings, short_names
 from vernier.report.page.numbers import decimals
+from vernier.report.page.training import Training
 from vernier.wording import plural
 
 MOST_SETTINGS = 12
@@ -32,16 +33,13 @@ _COVERED_BY_PARTS = {
 """Settings that a part of what ran says already."""
 
 
-def runs_table(subjects: list[Subject]) -> Section | None:
-    """None for a single subject, and for studies, which have a section of their own."""
-    runs = [s for s in subjects if s.kind != "study"]
+def runs_table(runs: list[Training]) -> Content | None:
+    """None for a single run."""
     if len(runs) < 2:
         return None
     results, settings, more = _results(runs), _settings(runs), _more_results(runs)
     names = {"run": [s.name for s in runs]}
-    # Runs that were read briefly have no curves, so they have no color.
-    positions = {s.path: i for i, s in enumerate(subjects) if not s.brief}
-    paths = {"colour": [positions.get(s.path) for s in runs], "path": [str(s.path) for s in runs]}
+    paths = {"colour": [s.colour for s in runs], "path": [str(s.path) for s in runs]}
     columns = {n: c for n, c in (names | results | settings | more | paths).items() if any(v is not None for v in c)}
     numbers = {n: [v for v in c if isinstance(v, float)] for n, c in columns.items()}
     table = Runs(
@@ -53,19 +51,19 @@ def runs_table(subjects: list[Subject]) -> Section | None:
         briefly=any(s.brief for s in runs),
     )
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    figure = Figure(name="runs", title="All runs", chart=table, columns=list(columns), rows=rows)
+    figure = Figure("runs", "All runs", table, list(columns), rows)
     card = div("card", div("plot", data_figure="runs"), _notes(runs))
-    return make_section("runs", "Runs", _lead(runs), card, figures=[figure])
+    return Content(lead=_lead(runs), parts=[card], figures=[figure])
 
 
-def _notes(runs: Sequence[Subject]) -> Markup | None:
+def _notes(runs: Sequence[Training]) -> Markup | None:
     """What could not be read of runs that have no card."""
     lines = [f"{s.path}: {note}" for s in runs if s.brief for note in s.notes]
     more = [f"and {len(lines) - SHOWN_NOTES} more"] if len(lines) > SHOWN_NOTES else []
     return tag("ul", *(tag("li", line) for line in [*lines[:SHOWN_NOTES], *more]), cls="notes") if lines else None
 
 
-def _lead(runs: Sequence[Subject]) -> str:
+def _lead(runs: Sequence[Training]) -> str:
     brief = sum(s.brief for s in runs)
     if not brief:
         return ""
@@ -75,19 +73,19 @@ def _lead(runs: Sequence[Subject]) -> str:
     )
 
 
-def _results(runs: Sequence[Subject]) -> dict[str, list[Any]]:
-    rates = [s.images_per_s or (None, None, None) for s in runs]
+def _results(runs: Sequence[Training]) -> dict[str, list[Any]]:
+    rate, low, high = map(list, zip(*(s.images_per_s or (None, None, None) for s in runs), strict=True))
     return {
         "top-1 %": [s.figure("top1") for s in runs],
         "AP": [s.figure("AP") for s in runs],
         "accuracy in the log": [s.figure("eval_accuracy") for s in runs],
-        "img/s": [rate for rate, _, _ in rates],
-        "img/s low": [low for _, low, _ in rates],
-        "img/s high": [high for _, _, high in rates],
+        "img/s": rate,
+        "img/s low": low,
+        "img/s high": high,
     }
 
 
-def _more_results(runs: Sequence[Subject]) -> dict[str, list[Any]]:
+def _more_results(runs: Sequence[Training]) -> dict[str, list[Any]]:
     waits = [s.summary.training.data_wait_share if s.summary.training else None for s in runs]
     return {
         "loss": [s.figure("loss") for s in runs],
@@ -95,12 +93,12 @@ def _more_results(runs: Sequence[Subject]) -> dict[str, list[Any]]:
         "time s": [s.spent_s.get("total") for s in runs],
         "data wait %": [None if wait is None else 100 * wait for wait in waits],
         "status": [f"{s.status}, smoke" if s.smoke else "log" if s.foreign else s.status for s in runs],
-        "started": [((s.start.time if s.start else None) or "")[:16].replace("T", " ") or None for s in runs],
+        "started": [s.started[:16].replace("T", " ") or None for s in runs],
         "note": [s.note[:200] or None for s in runs],
     }
 
 
-def _best_epoch(s: Subject) -> str | None:
+def _best_epoch(s: Training) -> str | None:
     """As a text: whole epochs and parts of them in one column."""
     best, done = s.summary.best, s.summary
     if best and done.step and done.epoch:
@@ -108,7 +106,7 @@ def _best_epoch(s: Subject) -> str | None:
     return f"{s.best.epoch:.4g}" if s.best and not s.brief else None  # only the last evaluation of a brief run was read
 
 
-def _settings(runs: Sequence[Subject]) -> dict[str, list[Any]]:
+def _settings(runs: Sequence[Training]) -> dict[str, list[Any]]:
     """What differs: parts of what ran, then settings that they do not say, the most important first."""
     kinds = [s.kind for s in runs]
     columns: dict[str, list[Any]] = {"what": kinds} if len(set(kinds)) > 1 else {}
@@ -132,3 +130,6 @@ def _brief_part(part: str, text: str) -> str | None:
     """A part of what ran for a narrow column: without what stands in brackets, data without how it was loaded."""
     short = text.partition(" (")[0].removeprefix(f"{part} ")
     return (short.partition(", ")[0] if part == "data" else short) or None
+
+
+SECTION = Section(title="Runs", order=10, of=Training, brief=True, build=runs_table)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from vernier.records.telemetry import ALL_SENSORS, LostSensor, Sample, TelemetryHeader, TelemetryRecord
-from vernier.report.page.collect import MOST_POINTS, Point, Subject
-from vernier.report.page.figures import Figure, Lines, Section, grid, make_section, run_legend, with_data
-from vernier.report.page.html import tag
+from vernier.report.page.figures import Content, Figure, Lines, Section, grid, run_legend, with_data
+from vernier.report.page.html import note
+from vernier.report.page.runs import Run
+from vernier.report.page.training import MOST_POINTS, Point
 
 from .training import AXES, TIME, x_ranges
 
@@ -25,22 +26,17 @@ SENSOR_TITLES = {
 }
 
 
-def system(subjects: list[Subject]) -> Section | None:
-    """None where no subject has telemetry."""
+def system(subjects: list[Run]) -> Content | None:
+    """None where no run has telemetry."""
     runs = [s for s in subjects if any(isinstance(r, Sample) for r in s.telemetry)]
-    if not runs:
-        return None
-    names = tuple(s.name for s in subjects)
-    figures = with_data(*(_figure(key, runs, names) for key in SENSOR_TITLES))
+    figures = with_data(*(_figure(key, runs) for key in SENSOR_TITLES))
     if not figures:
         return None
     missing = dict.fromkeys(
         line for s in runs for _, records, _ in _hosts(s) for r in records for line in _missing_sensors(r)
     )
-    note = tag("p", f"Not measured here: {', '.join(missing)}.", cls="note") if missing else None
-    legend = run_legend([s.name for s in runs], names)
-    lead = "Sensors of the devices, while steps ran."
-    return make_section("system", "System", lead, legend, grid(figures), note, figures=figures)
+    parts = [run_legend(runs), grid(figures), note(f"Not measured here: {', '.join(missing)}." if missing else "")]
+    return Content(lead="Sensors of the devices, while steps ran.", parts=parts, figures=figures)
 
 
 def _missing_sensors(record: TelemetryRecord) -> list[str]:
@@ -56,29 +52,27 @@ def _sensor_name(sensor: str, kind: str, device: int | None) -> str:
     return f"all sensors of {where}" if sensor == ALL_SENSORS else sensor
 
 
-def _figure(key: str, runs: Sequence[Subject], names: tuple[str, ...]) -> Figure:
+def _figure(key: str, runs: Sequence[Run]) -> Figure:
     """One sensor: a line per run and device."""
     rows = [row for s in runs for row in _curves(s, key)]
     devices = dict.fromkeys(row[1] for row in rows)
-    chart = Lines(x=TIME, y=key, by="run", y_title="", zero=key.endswith(("pct", "bytes")), colours=names)
+    chart = Lines(TIME, key, by="run", y_title="", zero=key.endswith(("pct", "bytes")))
     if len(devices) > 1:
-        chart = replace(chart, dash="device") if len(runs) > 1 else replace(chart, by="device", colours=None)
+        chart = replace(chart, dash="device") if len(runs) > 1 else replace(chart, by="device")
     timed = [s for s in runs if s.points]
     if len(timed) == len(runs):
         chart = replace(chart, x="epoch", x_ranges=x_ranges(timed))
-    return Figure(
-        name=f"telemetry-{key}", title=SENSOR_TITLES[key], chart=chart, columns=["run", "device", *AXES, key], rows=rows
-    )
+    return Figure(f"telemetry-{key}", SENSOR_TITLES[key], chart, ["run", "device", *AXES, key], rows)
 
 
-def _hosts(s: Subject) -> list[tuple[str, Sequence[TelemetryRecord], Sequence[Point]]]:
+def _hosts(s: Run) -> list[tuple[str, Sequence[TelemetryRecord], Sequence[Point]]]:
     """Of each host that has sensors: what its devices are called after, its samples, and its own clock's steps."""
     others = [(f"{peer.host}: ", peer.telemetry, peer.points) for peer in s.peers if peer.telemetry]
     first = next((f"{p.host}: " for p in (s.start.processes if s.start else ()) if p.rank == 0), "")
     return [(first if others else "", s.telemetry, s.points), *others]
 
 
-def _curves(s: Subject, key: str) -> list[list[Any]]:
+def _curves(s: Run, key: str) -> list[list[Any]]:
     """One curve per device: run, device, epoch, step, time and value, thinned by averaging."""
     groups: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
     steps: dict[str, Sequence[Point]] = {}
@@ -108,10 +102,10 @@ def _moments(points: Sequence[Point], times_s: Any) -> list[list[float] | None]:
         return [None] * len(times_s)
     clock = np.array([p.t_s for p in points])
     first_s = clock[0] - points[0].window.wall_s
-    columns = [np.interp(times_s, clock, [float(v) for v in values]) for values in zip(*map(_at, points), strict=True)]
+    curves = [[p.epoch for p in points], [float(p.step or 0) for p in points], [p.time_s for p in points]]
+    columns = [np.interp(times_s, clock, values) for values in curves]
     inside = (times_s >= first_s) & (times_s <= clock[-1])
     return [row if ok else None for row, ok in zip(np.stack(columns, axis=1).tolist(), inside, strict=True)]
 
 
-def _at(point: Point) -> tuple[float, float, float]:
-    return point.epoch, point.step or 0, point.time_s
+SECTION = Section(title="System", order=90, of=Run, build=system)

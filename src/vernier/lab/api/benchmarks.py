@@ -1,0 +1,426 @@
+"""Benchmarks: what `vernier bench` and the functions `bench_train`, `bench_infer`, ... measure, and the result.
+
+Everything is measured in `lab.bench`, in processes of its own; loaders in `lab.measured.loading`.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vernier import recipes
+from vernier.api.crossing import run_in_processes
+from vernier.api.display import frame_of_paths
+from vernier.api.functions import function
+from vernier.api.runs import data_frame
+from vernier.api.session import Session
+from vernier.api.starting import change, count_processes, joined, sigterm_as_interrupt, silence_profiler
+from vernier.api.wording import Interrupted, PythonWords, python_errors
+from vernier.config import (
+    Changed,
+    Config,
+    Recipe,
+    Work,
+    config_from_tree,
+    override,
+    refuse_training_settings,
+    setting_name,
+    to_dict,
+)
+from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
+from vernier.frozen import frozen
+from vernier.lab.requests.benchmarks import (
+    BenchArm,
+    BenchData,
+    BenchInfer,
+    Benchmarked,
+    BenchScaling,
+    BenchTrain,
+    Compared,
+    Target,
+)
+from vernier.models import is_detector
+from vernier.models import names as model_names
+from vernier.records.bench import (
+    ArmRequest,
+    BenchRequest,
+    BenchResult,
+    BenchRow,
+    Layout,
+    Plan,
+    TurnsRequest,
+    decode_request,
+)
+from vernier.records.codec import DamagedRecord, encode
+from vernier.records.statistics import Estimate
+from vernier.references import given, use
+from vernier.report.exports import check_exports, write_exports
+from vernier.requests.values import StrPath, fraction, seconds
+from vernier.signals import end_with_parent
+from vernier.store import RunDir, read_json
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from vernier.lab.bench.session import Outcome
+    from vernier.lab.measured.loading import LoaderReport
+
+# ------------------------------------------------------------------------------------------------------------ requests
+
+
+def build_request(request: Benchmarked) -> BenchRequest:
+    """What to measure, from a recipe or the settings of a run. Raises ConfigError for what cannot work."""
+    work: Work = "infer" if isinstance(request, BenchInfer) else "train"
+    layouts = tuple(dict.fromkeys(map(parse_layout, getattr(request, "procs", ()))))
+    trained = _trained(request) if isinstance(request, BenchInfer) else None
+    start = starting_recipe(request) if trained is None else _config_of(trained)
+    changed = change(start, request, work, measured_settings(request, start))
+    strong = isinstance(request, BenchScaling) and request.strong
+    devices = max((each.procs for each in layouts), default=1) if strong else 1
+    varies_batch = isinstance(request, Compared) and bool(request.batch)
+    config, notes = with_batch(changed, work, devices, given_elsewhere=varies_batch)
+    measured = BenchRequest(what=work, config={}, layouts=layouts, weights_of=None if trained is None else str(trained))
+    if isinstance(request, Compared):
+        measured = replace(
+            measured,
+            batches=request.batch,
+            precisions=request.precision,
+            modes=request.mode,
+            against=request.against,
+            tolerance=fraction(request.tolerance),
+            memory_limit_bytes=None if request.memory_limit is None else int(request.memory_limit * 2**30),
+        )
+    if isinstance(request, BenchInfer):
+        refuse_training_settings(request.settings)
+        measured = _with_engines(measured, request, config)
+    if isinstance(request, BenchScaling):
+        measured = _as_scaling(measured, request)
+    return replace(
+        measured,
+        config=to_dict(config),
+        plan=_plan(request, against=measured.against is not None),
+        repeats=request.repeats,
+        seed=request.seed,
+        notes=tuple(notes) or None,
+    )
+
+
+def starting_recipe(request: Target) -> Config:
+    """The recipe, or the model's own settings, that the options change."""
+    return recipes.load(request.recipe or request.model or recipes.DEFAULT)
+
+
+def measured_settings(request: Target, start: Config) -> dict[str, object]:
+    """Settings of everything that is measured: some data, and no evaluation."""
+    return {"data.source": request.data or start.recipe.data.source or "synthetic", "eval.every_epochs": 0.0}
+
+
+def with_batch(
+    changed: Changed, work: Work, devices: int = 1, *, given_elsewhere: bool = False
+) -> tuple[Config, list[str]]:
+    """The configuration with a batch for so many devices, and notes. Raises ConfigError for data that is not there.
+
+    Unless a batch is given, the recipe's is taken as far as the devices take it.
+    """
+    from vernier.data.sources.opening import check_source
+    from vernier.lab.bench.combinations import at_final_size, default_batch
+
+    config, notes = changed.config, list(changed.notes)
+    check_source(config.recipe.data.source, detector=is_detector(config.recipe.model.name))
+    batch_setting = "global_batch" if work == "train" else "machine.eval_batch"
+    if not given_elsewhere and setting_name(batch_setting) not in changed.named:
+        batch, note = default_batch(config, work, device_kind(config.machine.device), devices)
+        config = override(config, batch_setting, batch)
+        notes.append(note)
+    return config, [*notes, *(at_final_size(config)[1] if work == "train" else ())]
+
+
+def device_kind(name: str) -> str:
+    """The kind of device that will be used; torch is asked only where `auto` may be an accelerator."""
+    from vernier.devices import likely_kind, resolve
+
+    kind = likely_kind(name)
+    return kind if kind != "auto" else resolve(kind).name
+
+
+def parse_layout(text: str) -> Layout:
+    """`4`: processes; `4x2`: with two threads each. Raises ConfigError."""
+    procs, times, threads = text.partition("x")
+    numbers = [procs, *([threads] if times else [])]
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise ConfigError(
+            f"{given('machine.procs', text)} is not a number of processes, such as 2, or 2x4 with four threads each."
+        )
+    return Layout(procs=int(procs), threads=int(threads) if times else None)
+
+
+def _trained(request: BenchInfer) -> Path | None:
+    """The run or exported file whose inference is measured; None for a recipe or a model."""
+    name = request.recipe
+    if name is None or name in recipes.BUILT_IN or name in model_names():
+        return None
+    path = Path(name)
+    if not path.is_dir() and not (path.is_file() and path.suffix.lower() not in recipes.FILE_SUFFIXES):
+        return None
+    if request.model is not None:
+        raise ConfigError(
+            f"{given('recipe', name)} has its own recipe and model: leave out {given('model', request.model)}."
+        )
+    return path
+
+
+def _config_of(path: Path) -> Config:
+    """The configuration of a run, or of an exported file; of a file with random pixels, since its data may be gone."""
+    if not path.is_file():
+        return config_from_tree(RunDir.open(path).read_config())
+    from vernier.engine.inference.model_file import read_description
+    from vernier.engine.inference.trained import config_of_file
+    from vernier.references import command
+
+    about = read_description(path)
+    if about is None:
+        raise ConfigError(
+            f"{path} does not say which model it holds; only files that {command('export')} wrote do. Speed does not "
+            f"depend on weights: measure the model by its name, such as {command('bench infer', 'resnet50')}."
+        )
+    return override(config_of_file(about, path), "data.source", "")
+
+
+def _with_engines(measured: BenchRequest, request: BenchInfer, config: Config) -> BenchRequest:
+    """Scenarios and engines, with INT8 as one more precision if it was requested. Raises ConfigError."""
+    from vernier.engine.runtimes.requirements import check_engine
+    from vernier.lab.bench.combinations import INT8
+
+    machine, int8 = config.machine, request.int8 or config.machine.int8
+    engines = request.engine or (machine.engine,)
+    precisions = request.precision or (machine.precision,)
+    for engine, mode, precision in product(engines, request.mode or (machine.mode,), precisions):
+        in_int8 = int8 and (engine != "torch" or len(engines) == 1)
+        check_engine(replace(machine, engine=engine, int8=in_int8, mode=mode, precision=precision))
+    if int8 and config.recipe.data.source in ("synthetic", "static"):
+        raise ConfigError(
+            f"{given('machine.int8', True)} is calibrated on real images, and these are random pixels. Add "
+            f"{use('data.source', slot='PATH')}."
+        )
+    return replace(
+        measured,
+        engines=request.engine or None,
+        precisions=(*precisions, INT8) if int8 else measured.precisions,
+        scenarios=request.scenarios,
+        loads=tuple(fraction(load) for load in request.loads),
+        rate_per_s=request.arrival_rate,
+    )
+
+
+def _as_scaling(measured: BenchRequest, request: BenchScaling) -> BenchRequest:
+    layouts = measured.layouts
+    if len({each.threads is None for each in layouts}) > 1:
+        raise ConfigError(
+            f"{given('machine.procs', request.procs)}: give threads with all of them, such as 1x1,2x1,1x2, or with "
+            "none."
+        )
+    if request.apart:
+        layouts = (*layouts, *(replace(each, apart=True) for each in layouts if each.procs > 1))
+    return replace(measured, layouts=layouts, scaling="strong" if request.strong else "weak")
+
+
+def _plan(request: Benchmarked, *, against: bool) -> Plan:
+    """How long each process measures."""
+    from vernier.lab.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION, PRECISION_TO_COMPARE
+
+    width, max_seconds = request.target_width, seconds(request.max_time)
+    usual = PRECISION_TO_COMPARE if against else PRECISION
+    return Plan(
+        steps=request.steps,
+        precision=usual if width is None else fraction(width),
+        max_seconds=max_seconds,
+        warmup_max_seconds=max_seconds / 2,
+        extra_max_seconds=max(EXTRA_LEAST_S, EXTRA_SHARE * max_seconds),
+        alone=request.repeats == 1 or None,
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- measuring
+
+
+def measure(request: Benchmarked, session: Session) -> "Outcome":
+    """Measure, and write the logs that were asked for. Ctrl-C and SIGTERM end it early with what there is.
+
+    Raises ConfigError, RunFailed if nothing could be measured, and KeyboardInterrupt before the first result.
+    """
+    from vernier.lab.bench.session import run_bench
+    from vernier.lab.report.benchmark import LiveDisplay
+
+    exports = {"raport": request.raport, "dllogger": request.dllogger} if isinstance(request, Compared) else {}
+    check_exports(exports)
+    measured = build_request(request)
+    with LiveDisplay(session.rich_console(), quiet=session.quiet) as display, sigterm_as_interrupt():
+        outcome = run_bench(measured, Path(request.out), display)
+    if not outcome.stopped:
+        session.say(*(f"written    {path}" for path in write_exports(outcome.run.path, exports)))
+    return outcome
+
+
+@frozen
+class LoaderBenchmark:
+    """How fast loaders are: `report` has the figures, `notes` what was chosen for them."""
+
+    report: "LoaderReport"
+    notes: tuple[str, ...]
+
+
+def measure_data(request: BenchData, _: Session) -> LoaderBenchmark:
+    """Measure loaders. Raises ConfigError."""
+    from vernier.data.sources.opening import check_source
+    from vernier.lab.bench.combinations import at_final_size
+
+    if request.shard_cache_gb is not None and "://" not in request.data:
+        raise ConfigError(
+            f"{given('shard_cache_gb', request.shard_cache_gb)} is for data at an address such as https://..., and "
+            f"{request.data} is not one."
+        )
+    start = recipes.load(request.recipe) if request.recipe is not None else Config(recipe=Recipe(name="plain"))
+    changed = change(start, request, "train")
+    config, notes = at_final_size(changed.config)
+    from vernier.lab.measured.loading import loaders_of, measure_loaders, summarize_loaders
+
+    specs, pairs = loaders_of(request.data, config.machine, config.recipe, compiled=bool(request.against))
+    check_source(request.data, detector=is_detector(config.recipe.model.name))
+    rounds = measure_loaders(specs, rounds=request.rounds, images=request.images)
+    return LoaderBenchmark(report=summarize_loaders(rounds, pairs), notes=(*changed.notes, *notes))
+
+
+def measure_arm(request: BenchArm, session: Session) -> int:
+    """Measure what another process of Vernier asks for; the exit code. Raises ConfigError."""
+    silence_profiler()
+    from vernier.lab.measured.arm import guard_memory, run_request
+
+    try:
+        measurement = decode_request(read_json(Path(request.request)))
+    except (OSError, ValueError, DamagedRecord) as error:
+        raise ConfigError(f"Cannot read what to measure from {request.request}: {error}.") from None
+    if isinstance(measurement, TurnsRequest):
+        end_with_parent()
+    config, to_start = count_processes(config_from_tree(measurement.config or {}))
+    if to_start:
+        return run_in_processes(request, session, to_start).code
+    limit = measurement.memory_limit_bytes if isinstance(measurement, ArmRequest | TurnsRequest) else None
+    guard_memory(limit, config.machine.procs)
+    with joined(config) as world:
+        result = run_request(measurement, world)
+        if world.first:
+            Path(request.answer).write_text(json.dumps(encode(result)), encoding="utf-8")
+    return EXIT_DONE
+
+
+# -------------------------------------------------------------------------------------------------------- from Python
+
+
+class Benchmark:
+    """The result of a benchmark. `Benchmark(path)` opens one that was measured before.
+
+    `path` is its run directory, `result` the record of everything that was measured, `stopped` whether Ctrl-C ended it
+    early. `str` of it has tables and notes as Markdown.
+    """
+
+    @python_errors
+    def __init__(self, path: StrPath) -> None:
+        run = RunDir.open(Path(path).expanduser())
+        self.result: BenchResult = run.read_bench()
+        self.path: Path = run.path
+        self._run = run
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it ended before everything was measured."""
+        return self._run.status().status != "finished"
+
+    @property
+    def rows(self) -> tuple[BenchRow, ...]:
+        """One record per configuration: its labels, figures with intervals, or why it failed."""
+        return self.result.rows
+
+    @property
+    def rates(self) -> dict[str, Estimate]:
+        """Images per second by configuration, such as `batch=32`: value and 95 % interval (`low`, `high`).
+
+        Of configurations that failed, and of the server scenario, there is none.
+        """
+        return {row.arm: row.images_per_s_total for row in self.result.measured if hasattr(row, "images_per_s_total")}
+
+    @property
+    def slower(self) -> bool:
+        """Whether a configuration is certainly slower than the version it was compared with (`against`)."""
+        return any(comparison.verdict == "slower" for comparison in self.result.compared)
+
+    def table(self) -> list[dict[str, str]]:
+        """The rows as people read them: one mapping of column to text per configuration."""
+        from vernier.lab.bench.table import ARM_COLUMNS, tables
+
+        merged: dict[tuple[str | None, ...], dict[str, str]] = {}
+        for row in (row for table in tables(self.rows) for row in table):  # scaling has two tables of the same arms
+            merged.setdefault(tuple(row.get(label) for label in ARM_COLUMNS), {}).update(row)
+        return list(merged.values())
+
+    def to_pandas(self) -> "DataFrame":
+        """`table()` as a table of pandas. Raises ConfigError without pandas."""
+        return data_frame(self.table())
+
+    def __str__(self) -> str:
+        from vernier.lab.bench.table import markdown
+
+        return PythonWords(BenchTrain).word(markdown(self.path.name, self.result))
+
+    def __repr__(self) -> str:
+        from vernier.lab.bench.table import format_rate
+
+        rates = ", ".join(f"{arm}: {format_rate(rate)} img/s" for arm, rate in list(self.rates.items())[:3])
+        more = f" and {len(self.rates) - 3} more" if len(self.rates) > 3 else ""
+        return f"Benchmark({self.path}, {rates or f'{len(self.rows)} rows'}{more})"
+
+    def _repr_html_(self) -> str:
+        return frame_of_paths(repr(self), [self.path], ("benchmarks",))
+
+
+def _bench(request: Benchmarked, session: Session) -> Benchmark:
+    try:
+        outcome = measure(request, session)
+    except KeyboardInterrupt:
+        raise Interrupted("Benchmark interrupted before its first result: there was nothing to save.", None) from None
+    path = outcome.run.path
+    if outcome.stopped:
+        raise Interrupted(f"Benchmark interrupted; Benchmark({str(path)!r}) has what was measured.", path)
+    return Benchmark(path)
+
+
+bench_train = function(BenchTrain, _bench, "bench_train")
+bench_infer = function(BenchInfer, _bench, "bench_infer")
+bench_scaling = function(BenchScaling, _bench, "bench_scaling")
+bench_data = function(BenchData, measure_data, "bench_data")
+
+
+def bench(recipe: StrPath | None = None, kind: str = "train", **options: Any) -> Benchmark:
+    """The old name of `bench_train`, `bench_infer` and `bench_scaling`; it stops working in 0.5."""
+    kinds = {"train": bench_train, "infer": bench_infer, "scaling": bench_scaling}
+    new_names = {"precision_target": "target_width", "rate": "arrival_rate"}
+    renamed = {new_names.get(name, name): value for name, value in options.items()}
+    result: Benchmark = called_by_old_name("bench", kinds, kind, recipe, renamed)
+    return result
+
+
+def called_by_old_name(
+    name: str, kinds: Mapping[str, Any], kind: str, recipe: StrPath | None, options: Mapping[str, object]
+) -> Any:
+    """Call the function of this kind, with a warning about its new name. Raises ConfigError for an unknown kind."""
+    if kind not in kinds:
+        raise ConfigError(f"kind={kind!r} is not known. {did_you_mean(str(kind), kinds)}")
+    note = f"v.{name}(x, {kind!r}) is v.{name}_{kind}(x) now; the old name stops working in 0.5"
+    warnings.warn(note, FutureWarning, stacklevel=3)
+    return kinds[kind](recipe, **options)

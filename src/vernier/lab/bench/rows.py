@@ -1,0 +1,272 @@
+"""The rows of a benchmark: one per arm, pooled over its rounds, and efficiency for scaling benchmarks.
+
+With several rounds the process is the unit: the interval is that of the rounds' mean step times, so differences between
+processes count. With one round it is the interval within that process, and its basis says so.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from vernier.lab.statistics.comparison import DEFAULT_TOLERANCE, Trace, compare
+from vernier.measure.estimates import rate_estimate
+from vernier.measure.noise import describe_noise, worst_noise
+from vernier.measure.published import published_speeds
+from vernier.measure.runs import mean_of_runs
+from vernier.records.bench import (
+    Arithmetic,
+    ArmFailure,
+    ArmLabels,
+    BenchRow,
+    FailedRow,
+    Round,
+    Scaling,
+    ServingResult,
+    ServingRow,
+    StepResult,
+    StepRow,
+)
+from vernier.records.environment import Environment
+from vernier.records.profile import PhaseTimes
+from vernier.records.run import EngineReport
+from vernier.records.statistics import Comparison, Estimate
+from vernier.wording import plural
+
+from .measuring import describe_steps, mean_phases, relate_to_matmul
+from .serving import summarize_latency
+
+
+def pool_rounds(name: str, labels: ArmLabels, rounds: Sequence[Round]) -> BenchRow:
+    """One arm over its rounds; without a figure in any of them, the last failure."""
+    results = [r.result for r in rounds if r.arm == name]
+    if steps := [r for r in results if isinstance(r, StepResult)]:
+        return _pool_steps(name, labels, steps)
+    if serving := [r for r in results if isinstance(r, ServingResult)]:
+        return _pool_serving(name, labels, serving)
+    # A row with figures from some rounds is kept above: one failed round costs that round only.
+    failure = results[-1]
+    assert isinstance(failure, ArmFailure)
+    return FailedRow(**vars(labels), arm=name, status=failure.status, why=failure.why)
+
+
+def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> StepRow:
+    first = results[0]
+    images, devices = first.images_per_step, first.figures.devices
+    step_s = [s for r in results for s in r.raw.step_s]
+    wait_s = [w for r in results for w in r.raw.wait_s]
+    total = _pool_rate(results, images)
+    # None: a fixed number of steps was requested, so there was no target to reach.
+    precise = [r.figures.reached_precision for r in results]
+    # Used only if every process has them: a mean over some processes does not belong to the rate of all.
+    joules = [r.energy.joules_per_image for r in results if r.energy]
+    compile_s = [r.compilation.seconds for r in results if first.execution != "eager"]
+    latency = first.figures.latency_s
+    return StepRow(
+        **vars(labels),
+        arm=name,
+        rounds=len(results),
+        phases=_pool_phases([r.figures.phases for r in results if r.figures.phases]),
+        warmup=tuple(r.figures.warmup for r in results),
+        steady=all(r.figures.warmup.steady for r in results),
+        reached_precision=None if None in precise else all(precise),
+        flops=_pool_arithmetic(results, total.value / devices),
+        joules_per_image=statistics.fmean(joules) if len(joules) == len(results) else None,
+        energy_missing=next((r.energy_missing for r in results if r.energy is None), None),
+        compile_s=statistics.fmean(compile_s) if compile_s else None,
+        latency_s=summarize_latency(step_s, of=latency.of) if latency else None,
+        crowded=_describe_crowding(first.environment, devices),
+        published_speeds=published_speeds(first.ran, total.value) or None,
+        **describe_steps(step_s, wait_s, total, images=images, devices=devices),
+        **_surroundings(results),
+    )
+
+
+def _pool_serving(name: str, labels: ArmLabels, results: list[ServingResult]) -> ServingRow:
+    figures = [r.figures for r in results]
+    latency_s = [s for r in results for s in r.raw.latency_s]
+    return ServingRow(
+        **vars(labels),
+        arm=name,
+        rounds=len(results),
+        latency_s=summarize_latency(latency_s, of=figures[0].latency_s.of),
+        offered_per_s=figures[0].offered_per_s,
+        served_per_s=statistics.fmean(f.served_per_s for f in figures),
+        capacity_per_s=figures[0].capacity_per_s,
+        mean_batch=statistics.fmean(f.mean_batch for f in figures),
+        kept_up=all(f.kept_up for f in figures),
+        **_surroundings(results),
+    )
+
+
+def _surroundings(results: Sequence[StepResult | ServingResult]) -> dict[str, Any]:
+    """The fields that both kinds of row share: noise, memory, threads, method."""
+    disturbed = worst_noise([r.noise for r in results if r.noise])
+    peaks = [r.peak_memory_bytes for r in results if r.peak_memory_bytes is not None]
+    return {
+        "compute_threads": results[0].environment.compute_threads,
+        "noise": tuple(describe_noise(disturbed)) if disturbed else (),
+        "disturbed": disturbed,
+        "method": results[0].method,
+        "ran": results[0].ran,
+        "engine_report": _pool_engines([r.engine for r in results if r.engine]),
+        "peak_memory_bytes": max(peaks, default=None),
+    }
+
+
+def _pool_engines(reports: list[EngineReport]) -> EngineReport | None:
+    """The first process's report; where `auto` chose differently in others, it names all of them."""
+    if not reports:
+        return None
+    return replace(reports[0], engine=" and ".join(dict.fromkeys(report.engine for report in reports)))
+
+
+def _describe_crowding(environment: Environment, processes: int) -> str | None:
+    """A note when CPU processes share cores; None when each has one of its own, or computes elsewhere."""
+    cores = environment.cpu.cores_logical
+    if environment.device_kind != "cpu" or not cores or processes <= cores:
+        return None
+    return f"{processes} processes share {cores} cores: as many devices would not"
+
+
+def _pool_phases(phases: list[PhaseTimes]) -> PhaseTimes | None:
+    """Mean seconds per phase over all processes; None where no step was split."""
+    names = phases[0].seconds if phases else ()
+    means = mean_phases({name: tuple(p.seconds.get(name, 0.0) for p in phases) for name in names})
+    return means and replace(means, steps=sum(p.steps for p in phases))
+
+
+def _pool_arithmetic(results: list[StepResult], images_per_s: float) -> Arithmetic | None:
+    """Arithmetic at this rate per device, beside the median of the processes' matrix products."""
+    measured = [r.flops for r in results if r.flops]
+    if not measured:
+        return None
+    gflop_per_image = measured[0].gflop_per_image
+    matmul = replace(measured[0].matmul, gflop_per_s=statistics.median(f.matmul.gflop_per_s for f in measured))
+    return relate_to_matmul(gflop_per_image, images_per_s * gflop_per_image, matmul)
+
+
+def _pool_rate(results: list[StepResult], images: int) -> Estimate:
+    """All images over all time; with several processes the interval is that of their mean step times."""
+    step_s = [r.raw.step_s for r in results]
+    if len(step_s) == 1:
+        rate = rate_estimate(step_s[0], images)
+        return replace(rate, n=1, basis=f"one process: {rate.basis}", method=None)
+    # Total images over total time; a mean of the processes' rates would weigh the fast ones too much.
+    value, count = images * sum(map(len, step_s)) / sum(map(sum, step_s)), len(step_s)
+    # Logarithms of times, one row of one value per process. Slow in time is the low end of the rate.
+    log_s = np.log([[statistics.fmean(steps) for steps in step_s]])
+    mean, fast, slow = (float(ends[0]) for ends in mean_of_runs(log_s))
+    if not math.isfinite(slow):
+        return Estimate(
+            value=value, low=None, high=None, n=count, basis=f"{count} processes are equal to the last digit"
+        )
+    low, high = value * math.exp(mean - slow), value * math.exp(mean - fast)
+    return Estimate(value=value, low=low, high=high, n=count, basis=f"{count} processes")
+
+
+# -------------------------------------------------------------------------------------------------------------- scaling
+
+
+def add_scaling(rows: Sequence[BenchRow], rounds: Sequence[Round], scaling: Scaling) -> list[BenchRow]:
+    """The rows with speed-up and efficiency against the arm with the fewest processes.
+
+    Efficiency is the speed-up over the ratio of processes times threads. Where the same processes were also measured
+    without gradient exchange, the rate is compared with theirs too.
+    """
+    measured = [r for r in rows if isinstance(r, StepRow)]
+    if not measured:
+        return list(rows)
+    base = min(measured, key=lambda r: (r.procs, r.threads or 0))
+    # Reversed: of several rows with the same layout the first one wins.
+    apart = {_layout(r): r for r in reversed(measured) if r.exchange}
+    return [
+        _scaled(row, base, apart.get(_layout(row)), rounds, scaling) if isinstance(row, StepRow) else row
+        for row in rows
+    ]
+
+
+def _scaled(row: StepRow, base: StepRow, apart: StepRow | None, rounds: Sequence[Round], scaling: Scaling) -> StepRow:
+    # Cores, not processes: one process with two threads uses as much of the machine as two with one.
+    times = row.procs * (row.threads or 1) / (base.procs * (base.threads or 1))
+    speedup, ends = _speedup(row, base, rounds)
+    row = replace(
+        row,
+        speedup=speedup,
+        efficiency=speedup / times,
+        scaling=scaling,
+        efficiency_95=ends and (ends[0] / times, ends[1] / times),
+        base=row is base,
+        crowded=row.crowded or _describe_fewer_cores(row, base),
+    )
+    if apart is None or row.exchange:
+        return row
+    share, ends = _speedup(row, apart, rounds)
+    return replace(row, of_apart=share, of_apart_95=ends)
+
+
+def add_precision_speedup(rows: Sequence[BenchRow], rounds: Sequence[Round]) -> list[BenchRow]:
+    """The rows with their rate as a multiple of that of the same arm in fp32, where both were measured."""
+    full = {_without_precision(r): r for r in rows if isinstance(r, StepRow) and r.precision == "fp32"}
+    # Otherwise every fp32 row would be reported as 1.00 times itself.
+    if not any(isinstance(r, StepRow) and r.precision != "fp32" for r in rows):
+        return list(rows)
+    return [
+        _against_fp32(row, base, rounds)
+        if isinstance(row, StepRow) and (base := full.get(_without_precision(row))) is not None
+        else row
+        for row in rows
+    ]
+
+
+def _against_fp32(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> StepRow:
+    times, ends = _speedup(row, base, rounds)
+    return replace(row, times_fp32=times, times_fp32_95=ends)
+
+
+def _without_precision(row: StepRow) -> ArmLabels:
+    labels = {field.name: getattr(row, field.name) for field in fields(ArmLabels)}
+    # The key under which a row finds its fp32 twin: all labels but the precision.
+    return ArmLabels(**{**labels, "precision": "fp32"})
+
+
+def _layout(row: StepRow) -> ArmLabels:
+    return ArmLabels(batch=row.batch, precision=row.precision, mode=row.mode, procs=row.procs, threads=row.threads)
+
+
+def _speedup(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> tuple[float, tuple[float, float] | None]:
+    """The rate as a multiple of the base's, and its interval; None where there is none."""
+    if row is base:
+        # A comparison with itself would have no interval, as its differences are all 0.
+        return 1.0, (1.0, 1.0)
+    c = compare_arms(rounds, row.arm, base.arm, DEFAULT_TOLERANCE)
+    assert c is not None, "both have results"
+    return c.ratio, None if c.low is None or c.high is None else (c.low, c.high)
+
+
+def _describe_fewer_cores(row: StepRow, base: StepRow) -> str | None:
+    """A note when a process computes on fewer cores than one of the base."""
+    own, other = row.compute_threads, base.compute_threads
+    # Requested threads are counted in the efficiency; only a default that shrank needs a note.
+    if row.threads is not None or not own or not other or own >= other:
+        return None
+    cores = plural(own, "core")
+    return f"{cores} per process, where procs {base.procs} has {other}: as many devices would have as many each"
+
+
+def compare_arms(rounds: Sequence[Round], arm: str, against: str, tolerance: float) -> Comparison | None:
+    """The speed of one arm over that of another, round by round; None where one of them has no steps."""
+
+    def traces(name: str) -> list[Trace]:
+        return [
+            Trace(step_s=r.result.raw.step_s, samples_per_step=r.result.images_per_step, round=str(r.round))
+            for r in rounds
+            if r.arm == name and isinstance(r.result, StepResult)
+        ]
+
+    # Named by round: `compare` then uses differences within rounds, in which a drift of the machine cancels.
+    own, other = traces(arm), traces(against)
+    return compare(other, own, tolerance) if own and other else None

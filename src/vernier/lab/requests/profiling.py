@@ -1,0 +1,75 @@
+"""Requests of `profile`: where the time of training or inference steps goes."""
+
+from vernier.requests.common import Json, Quiet, Settings, WithMode, WithPrecision
+from vernier.requests.declaring import option, request, shared
+from vernier.requests.values import FilePath
+
+from .benchmarks import BATCH_NAMES, Target
+
+
+@shared
+class Profiled(Target, WithPrecision, WithMode, Settings, Quiet, Json):
+    """Both profiles."""
+
+    range: str = option(
+        "11:15",
+        help="First and last step to profile, counted from 1, both included.",
+        metavar="A:B",
+        names=("--steps",),
+        group="measuring",
+    )
+    out: FilePath = option(
+        "runs",
+        help="Folder in which the run directory is created.",
+        metavar="DIR",
+        names=("-o", "--output"),
+        completes=("folder",),
+        group="run",
+    )
+
+
+@request("profile train")
+class ProfileTrain(Profiled):
+    """Profile training steps: kernel table, trace, memory, and where the time goes.
+
+    Ten more steps run without the profiler, to measure its overhead. The files are in the run's traces/ folder; the
+    trace opens in chrome://tracing or ui.perfetto.dev. If a recipe's images grow during training, steps at the last
+    size are profiled.
+
+    Examples:
+        vernier profile train
+        vernier profile train resnet50 --batch 8 --range 6:8
+    """
+
+    batch: int | None = option(
+        None,
+        help="Batch size per step.",
+        default="the recipe's global batch, at most 32 on a CPU, 256 on an accelerator",
+        low=1,
+        sets="global_batch",
+        names=BATCH_NAMES,
+        group="measuring",
+    )
+
+
+@request("profile infer")
+class ProfileInfer(Profiled):
+    """Profile inference steps: kernel table, trace, memory, and where the time goes.
+
+    Ten more steps run without the profiler, to measure its overhead. The files are in the run's traces/ folder; the
+    trace opens in chrome://tracing or ui.perfetto.dev.
+
+    Examples:
+        vernier profile infer --batch 32
+        vernier profile infer resnet50 --mode compile --range 6:8
+    """
+
+    batch: int | None = option(
+        None,
+        help="Batch size per step.",
+        default="machine.eval_batch, at most 32 on a CPU, 256 on an accelerator",
+        low=1,
+        sets="machine.eval_batch",
+        names=BATCH_NAMES,
+        group="measuring",
+    )
