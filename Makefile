@@ -50,7 +50,7 @@ INSTALL = $(PIP) --constraint $(CONSTRAINTS) --editable '.$(if $(filter $(DEV),$
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test test-device quick lint bench docs pages wheel figures containers test-torch chaos soak fuzz sbom clean
+.PHONY: help install dev demo test test-device quick lint bench docs pages wheel figures containers test-torch chaos soak fuzz mutants sbom clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -109,12 +109,17 @@ chaos: $(DEV)  ## kill trainings 1,000 times, cut the power in 100,000 ways, fai
 	$(BIN)/python -m tests.chaos.kills
 	$(BIN)/python -m tests.chaos.power_cuts
 	$(BIN)/python -m tests.chaos.faults
+	$(BIN)/python -m tests.chaos.operations
 
 soak: $(DEV)  ## train for 30 minutes with a fault every 30 seconds
 	$(BIN)/python -m tests.chaos.soak
 
-fuzz: $(DEV)  ## a million damaged files for every reader
+fuzz: $(DEV)  ## a million damaged files for every reader, and JPEGs by grammar
 	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m tests.fuzz.acceptance
+
+mutants: $(DEV)  ## break features of the five systems on purpose: their proofs must fail
+	$(BIN)/python -m tests.five_systems.mutants
 
 sbom: $(DEV)  ## list what an installation consists of, as CycloneDX in dist/
 	$(BIN)/python .ci/sbom.py

@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from loader import show
-
-from vernier import recipes
-from vernier.config import Recipe
-from vernier.lab.measured.loading import (
+from loader import loading_config, show
+from loading import (
     BATCH,
+    NATIVE,
     PREFETCH,
     LoaderSpec,
     measure_loaders,
-    native_batches,
     summarize_loaders,
 )
+
+from vernier import recipes
+from vernier.config import Config, Recipe
 from vernier.records.codec import encode
 
 OVERLAPS = (None, 0.1, 0.3, 0.5, 0.7, 0.9, float("-inf"))
@@ -99,11 +99,11 @@ def turn_hue(image: Any) -> Any:
 class PillowBoxes:
     """The data set of a torchvision user: image and target in, augmented tensors out."""
 
-    def __init__(self, spec: LoaderSpec) -> None:
+    def __init__(self, config: Config) -> None:
         from vernier.data.sources.opening import open_boxes
 
-        self._source = open_boxes(spec.path, spec.split)
-        self._px, self._augment = spec.recipe.data.image_px, spec.recipe.augment
+        self._source = open_boxes(config.recipe.data.source, "train")
+        self._px, self._augment = config.recipe.data.image_px, config.recipe.augment
 
     def __len__(self) -> int:
         return len(self._source)
@@ -135,16 +135,16 @@ def collate(samples: list[tuple[Any, Any, Any]]) -> tuple[Any, list[Any], list[A
     return torch.stack(images), list(boxes), list(labels)
 
 
-def pillow_box_batches(spec: LoaderSpec) -> Iterator[int]:
+def pillow_box_batches(config: Config) -> Iterator[int]:
     """Load batches with DataLoader and Pillow for ever; yields their sizes."""
     from torch.utils.data import DataLoader
 
     loader: Any = DataLoader(
-        PillowBoxes(spec),  # type: ignore[arg-type]
+        PillowBoxes(config),  # type: ignore[arg-type]
         batch_size=BATCH,
         shuffle=True,
         drop_last=True,
-        num_workers=spec.workers,
+        num_workers=config.machine.workers,
         persistent_workers=True,
         prefetch_factor=PREFETCH,
         collate_fn=collate,
@@ -158,9 +158,9 @@ def plan(path: str, workers: int, recipe: Recipe) -> tuple[list[LoaderSpec], lis
     """Both loaders with the recipe's augmentation, and without its colour jitter."""
     plain = replace(recipe, augment=replace(recipe.augment, jitter="none"))
     specs = [
-        LoaderSpec(name=f"{name}{suffix}", batches=batches, path=path, workers=workers, recipe=chosen)
+        LoaderSpec(name=f"{name}{suffix}", loader=loader, config=loading_config(path, workers, chosen))
         for suffix, chosen in ((" with jitter", recipe), (" without", plain))
-        for name, batches in (("vernier", native_batches), ("pillow", pillow_box_batches))
+        for name, loader in (("vernier", NATIVE), ("pillow", "box_loader:pillow_box_batches"))
     ]
     return specs, [(specs[0].name, specs[1].name), (specs[2].name, specs[3].name)]
 

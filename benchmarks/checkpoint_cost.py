@@ -27,10 +27,10 @@ import torch
 from vernier.clock import now_s, utc_stamp
 from vernier.config import Checkpoint, Config, Data, Ema, Eval, Machine, Model, Optim, Recipe, Schedule
 from vernier.data.shapes import ShapesSpec, make_shapes
-from vernier.engine.training.checkpoints.contents import checkpoint_state, tensor_files
+from vernier.engine.training.checkpoints.contents import tensor_files
 from vernier.engine.training.checkpoints.writer import CheckpointWriter
 from vernier.engine.training.setup import Job, prepare
-from vernier.measure.estimates import quantile_estimate
+from vernier.lab.statistics.quantiles import quantile_estimate
 from vernier.records.run import Progress
 from vernier.store import Checkpoints
 
@@ -60,7 +60,7 @@ def vernier_saver(job: Job, folder: Path, *, background: bool) -> tuple[Save, Ca
     writer = CheckpointWriter(Checkpoints(folder), policy, job.derived.steps_per_epoch)
 
     def save(step: int) -> float:
-        state = checkpoint_state(job.config, job.task, job.train_source, Progress(step=step))
+        state = job.state(Progress(step=step))
         return writer.save(tensor_files(job.model, job.optimizer, job.average), state)
 
     return save, writer.wait

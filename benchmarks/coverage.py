@@ -1,6 +1,6 @@
 """How often Vernier's 95 % intervals hold and its verdicts are right, simulated with the product's own functions.
 
-Usage: python benchmarks/coverage.py [--only intervals|studies] [--cases 4000 | --quick] [--seed 1] [--json]
+Usage: python benchmarks/coverage.py [--only intervals|fleets|...] [--cases 4000 | --quick] [--seed 1] [--json]
 
 Exit code 1 when a figure is outside its band. One file per subject in benchmarks/promises says what is simulated and
 what the bands are: `simulate(cases, seed)`, `failures(result)` and `lines(result)`. --quick simulates fewer cases: a
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-SUBJECTS = ("intervals", "few_steps", "few_runs", "studies")
+SUBJECTS = ("intervals", "few_steps", "few_runs", "studies", "fleets", "fleet_intervals", "fleet_checks", "choices")
 QUICK_CASES = 400
 
 

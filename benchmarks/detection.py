@@ -30,8 +30,7 @@ from vernier.data.loading.targets import BoxTargets
 from vernier.measure.environment import collect_environment
 from vernier.models.ssd import Ssd, make_anchors
 from vernier.records.codec import encode
-from vernier.tasks.detection.boxes import detect
-from vernier.tasks.detection.loss import detection_loss
+from vernier.tasks.detection.boxes import detect, detection_loss
 
 REPEATS = 5  # of post-processing per round
 OBJECTS = (7.3, 60)  # COCO's mean number of objects per training image, and a crowded image

@@ -32,13 +32,13 @@ from vernier.config import Config, Detect, apply_changes
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources import Source, open_boxes, open_split
 from vernier.data.sources.base import BoxSource
-from vernier.engine.starting_weights import recognise_network
+from vernier.lab.finetuning.picking import MachineFacts, Plan, StartingWeights, pick
+from vernier.lab.finetuning.recognizing import recognise_network
+from vernier.lab.finetuning.survey import survey
 from vernier.models import build, weights
 from vernier.models.ssd import Ssd, make_anchors
-from vernier.recipes.finetuning import MachineFacts, Plan, StartingWeights, pick, survey
-from vernier.tasks.detection.boxes import Detections, detect
-from vernier.tasks.detection.loss import detection_loss
-from vernier.tasks.detection.score import DetectionScore
+from vernier.tasks.detection.boxes import Detections, detect, detection_loss
+from vernier.tasks.detection.task import _DetectionScore
 
 CELLS, CLASSES, SMALLEST_SIDE = 180, 10, 40
 MOST = {"train": 30, "test": 15}
@@ -213,7 +213,7 @@ def _average_precision(model: torch.nn.Module, plan: Plan, source: Source) -> di
     assert isinstance(model, Ssd)
     assert isinstance(source, BoxSource)
     model.eval()
-    score, anchors, px = DetectionScore(source), make_anchors(model.levels), plan.config.recipe.data.image_px
+    score, anchors, px = _DetectionScore(source), make_anchors(model.levels), plan.config.recipe.data.image_px
     for index in range(len(source)):
         offsets, logits = model(_pixels(source, index, px)[None])
         boxes, size = [_boxes(source, index, flip=False)], source.image(index).shape[:2]

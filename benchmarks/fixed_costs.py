@@ -52,6 +52,11 @@ def commands(run: Path, photo: Path) -> dict[str, tuple[list[str], int]]:
         IMPORT: ([sys.executable, "-c", "import torch"], 0),
         "vernier --help": ([*VERNIER, "--help"], 0),
         "vernier train --help": ([*VERNIER, "train", "--help"], 0),
+        "vernier train --explain": ([*VERNIER, "train", "--explain"], 0),
+        "vernier train resnet50 --explain": (
+            [*VERNIER, "train", "resnet50", "--data", "synthetic", "--global-batch", "32", "--explain"],
+            0,
+        ),
         "vernier eval RUN (100 images)": ([*VERNIER, "eval", str(run), "--quiet"], 0),
         "vernier predict RUN IMAGE": ([*VERNIER, "predict", str(run), str(photo)], 0),
         "refused: no such recipe": ([*VERNIER, "train", "resnet5O"], 2),

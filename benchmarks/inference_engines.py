@@ -19,22 +19,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vernier.lab.statistics.quantiles import quantile_estimate
+
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it, before torch is imported
 
 import numpy as np
 import torch
 
 from vernier.clock import now_s, utc_stamp
+from vernier.compat.engines.choosing import use_engine
+from vernier.compat.engines.onnx_files import onnx_file
+from vernier.compat.export.network import ExportedNetwork, read_images, spread_indices
 from vernier.config import Config, override
 from vernier.data.sources.files import FilesSource, find_images
 from vernier.engine.execution import Execution
-from vernier.engine.inference.export import ExportedNetwork, read_images, spread_indices
+from vernier.engine.inference.engines import installed_engines
 from vernier.engine.inference.trained import ModelChoice, Trained, load_model
-from vernier.engine.runtimes.choosing import use_engine
-from vernier.engine.runtimes.onnx_cache import onnx_file
-from vernier.engine.runtimes.requirements import installed_engines
 from vernier.measure.environment import collect_environment, installed_version
-from vernier.measure.estimates import quantile_estimate
 from vernier.tasks import task_of
 
 Arm = Callable[[], Any]

@@ -6,8 +6,7 @@ programs (scaling), and threads with processes (threads). And how many images pe
 beside the program jpegtran (prepare). Usage: python benchmarks/loader.py [IMAGES] [--workers 1] [--rounds 15]
 [--images 500] [--only peers] [--json]
 
-Ratios are of wall time, and again by a clock that other programs do not disturb: processor time, or wall time without
-the time that a loader thread had no core.
+Ratios are of wall time, and again of processor time, which other programs do not disturb.
 
 IMAGES is any folder with images below it (default: the photographs of the tests).
 """
@@ -29,18 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from peers import dali_batches, pillow_batches
-
-from vernier.clock import now_s
-from vernier.config import Machine
-from vernier.cores import allowed_cores
-from vernier.data.decoding.jpeg_slicing import NotSliceable, find_segments, parse_header
-from vernier.data.decoding.restarts import add_restart_markers, choose_restart_interval, find_writer
-from vernier.data.preparing.raw import pack_raw
-from vernier.data.preparing.shards import pack_shards
-from vernier.data.sources.folder import IMAGE_SUFFIXES, FolderSource
-from vernier.frozen import frozen
-from vernier.lab.measured.loading import (
+from loading import (
     BATCH,
     PREFETCH,
     Clock,
@@ -51,8 +39,18 @@ from vernier.lab.measured.loading import (
     native_reader,
     summarize_loaders,
 )
+
+from vernier.clock import now_s
+from vernier.compat.preparing.packing import pack_raw, pack_shards
+from vernier.compat.preparing.restarts import _choose_restart_interval, add_restart_markers, find_writer
+from vernier.config import Config, Data, Recipe, override
+from vernier.cores import allowed_cores
+from vernier.data.decoding.jpeg_slicing import NotSliceable, find_segments, parse_header
+from vernier.data.sources.folder import IMAGE_SUFFIXES, FolderSource
+from vernier.frozen import frozen
 from vernier.records.codec import encode
 
+IMAGE_PX = 224
 TARGETS = {
     ("folder", "pillow"): 2.0,
     ("folder-compiled", "pillow"): 2.0,
@@ -74,8 +72,8 @@ Plan = tuple[list[LoaderSpec], list[tuple[str, str]]]
 class ReaderInWorkers:
     """Vernier's reader as a DataLoader's data set: each worker process makes whole batches, sent in shared memory."""
 
-    def __init__(self, spec: LoaderSpec) -> None:
-        self._spec = spec
+    def __init__(self, config: Config) -> None:
+        self._config = config
         self._opened: Any = None
 
     def __len__(self) -> int:
@@ -85,7 +83,7 @@ class ReaderInWorkers:
         import torch
 
         if self._opened is None:
-            self._opened = native_reader(self._spec)
+            self._opened = native_reader(self._config)
         reader, order = self._opened
         epoch, at = divmod(step, order.steps_per_epoch)
         out = torch.empty((order.global_batch, *reader.shape), dtype=torch.uint8)
@@ -93,38 +91,38 @@ class ReaderInWorkers:
         return out
 
 
-def worker_process_batches(spec: LoaderSpec) -> Iterator[int]:
+def worker_process_batches(config: Config) -> Iterator[int]:
     """Vernier's reader in the worker processes of PyTorch's DataLoader."""
     from torch.utils.data import DataLoader
 
     loader: Any = DataLoader(
-        ReaderInWorkers(spec),  # type: ignore[arg-type]
+        ReaderInWorkers(config),  # type: ignore[arg-type]
         batch_size=None,
         shuffle=False,
-        num_workers=spec.workers,
+        num_workers=config.machine.workers,
         prefetch_factor=PREFETCH,
     )
     for images in loader:
         yield len(images)
 
 
-def separate_program_batches(spec: LoaderSpec) -> Iterator[int]:
+def separate_program_batches(config: Config) -> Iterator[int]:
     """As many programs as workers, each with one worker and its own batches, which are thrown away: the most that the
     cores can give."""
     context = multiprocessing.get_context("spawn")
     sizes: Any = context.Queue(PREFETCH)
-    alone = replace(spec, batches=native_batches, workers=1)
-    for _ in range(spec.workers):
+    alone = override(config, "machine.workers", 1)
+    for _ in range(config.machine.workers):
         context.Process(target=_send_sizes, args=(alone, sizes), daemon=True).start()
     while True:
         yield sizes.get()
 
 
-def _send_sizes(spec: LoaderSpec, sizes: Any) -> None:
+def _send_sizes(config: Config, sizes: Any) -> None:
     import torch
 
     torch.set_num_threads(1)
-    for images in native_batches(spec):
+    for images in native_batches(config):
         sizes.put(images)
 
 
@@ -151,22 +149,29 @@ def write_layouts(images: Path, scratch: Path, workers: int) -> dict[str, str]:
     return {name: str(scratch / name) for name in ("folder", "shards", "raw")}
 
 
-def _native(name: str, path: str, layout: str, workers: int) -> LoaderSpec:
-    factor = ROUND_FACTORS[layout]
-    return LoaderSpec(name=name, batches=native_batches, path=path, workers=workers, round_factor=factor)
+def loading_config(path: str, workers: int, recipe: Recipe | None = None, backend: str = "native") -> Config:
+    """What to load: the images below a path, by so many workers, prepared as the recipe says."""
+    config = Config(recipe=recipe or Recipe(data=Data(image_px=IMAGE_PX)))
+    for name, value in (("data.source", path), ("machine.workers", workers), ("machine.backend", backend)):
+        config = override(config, name, value)
+    return config
+
+
+def _native(name: str, path: str, layout: str, workers: int, backend: str = "native") -> LoaderSpec:
+    config = loading_config(path, workers, backend=backend)
+    return LoaderSpec(name=name, config=config, round_factor=ROUND_FACTORS[layout])
 
 
 def plan_peers(layouts: dict[str, str], workers: int, dali: bool) -> Plan:
     """Every layout beside the loaders of others, which read the folder."""
     specs = [_native(name, path, name, workers) for name, path in layouts.items()]
-    specs.append(LoaderSpec(name="pillow", batches=pillow_batches, path=layouts["folder"], workers=workers))
-    for name in ("folder", "shards"):
-        plain = _native(f"{name}-compiled", layouts[name], name, workers)
-        specs.append(replace(plain, machine=Machine(backend="compiled")))
+    folder = loading_config(layouts["folder"], workers)
+    specs.append(LoaderSpec(name="pillow", loader="peers:pillow_batches", config=folder))
+    specs += [_native(f"{name}-compiled", layouts[name], name, workers, "compiled") for name in ("folder", "shards")]
     pairs = [(spec.name, "pillow") for spec in specs if spec.name != "pillow"]
     pairs += [(f"{name}-compiled", name) for name in ("folder", "shards")]
     if dali:
-        specs.append(LoaderSpec(name="dali", batches=dali_batches, path=layouts["folder"], workers=workers))
+        specs.append(LoaderSpec(name="dali", loader="peers:dali_batches", config=folder))
         pairs += [(spec.name, "dali") for spec in specs if spec.name.startswith(("folder", "shards"))]
     return specs, pairs
 
@@ -176,7 +181,7 @@ def plan_scaling(layouts: dict[str, str]) -> Plan:
     specs = []
     for name, path in layouts.items():
         one, two = (_native(f"{name} x{workers}", path, name, workers) for workers in (1, 2))
-        specs += [one, two, replace(two, name=f"{name} apart", batches=separate_program_batches)]
+        specs += [one, two, replace(two, name=f"{name} apart", loader="loader:separate_program_batches")]
     pairs = (("x2", "x1"), ("apart", "x1"), ("x2", "apart"))
     return specs, [(f"{name} {a}", f"{name} {b}") for name in layouts for a, b in pairs]
 
@@ -187,7 +192,10 @@ def plan_threads(layouts: dict[str, str]) -> Plan:
     for name, path in layouts.items():
         for workers in (1, 2):
             threads = _native(f"{name} threads x{workers}", path, name, workers)
-            specs += [threads, replace(threads, name=f"{name} processes x{workers}", batches=worker_process_batches)]
+            specs += [
+                threads,
+                replace(threads, name=f"{name} processes x{workers}", loader="loader:worker_process_batches"),
+            ]
     return specs, [(f"{name} threads x{w}", f"{name} processes x{w}") for name in layouts for w in (1, 2)]
 
 
@@ -196,7 +204,7 @@ def show(report: LoaderReport) -> None:
     for row in report.contenders:
         print(
             f"  {row.name:20s} {row.images_per_s:9,.1f} img/s {row.cpu_us_per_image:9,.1f} us of processor per image "
-            f"{row.rss_mib:5d} MiB, {row.grew_mib:4d} of them for this  threads blocked {row.blocked:.1%}"
+            f"{row.grew_mib:4d} MiB"
         )
     buffers_mib = (PREFETCH + 2) * BATCH * report.image_px**2 * 3 / 2**20
     print(f"  the loader's buffers: {buffers_mib:.0f} MiB, whatever the workers")
@@ -276,7 +284,7 @@ def _add_markers(images: list[bytes]) -> None:
 def _call_jpegtran(image: bytes) -> None:
     """What one would call without a writer of our own."""
     with suppress(NotSliceable):
-        interval = choose_restart_interval(parse_header(image).mcus_per_row)
+        interval = _choose_restart_interval(parse_header(image).mcus_per_row)
         command = ["jpegtran", "-copy", "none", "-optimize", "-restart", f"{interval}B"]
         find_segments(subprocess.run(command, input=image, capture_output=True, check=False).stdout)
 
@@ -325,7 +333,7 @@ def main() -> None:
         dali = arguments.only in (None, "peers") and has_dali()
         run("peers", plan_peers(layouts, arguments.workers, dali), "passed", "processor")
         if len(allowed_cores()) > 1:
-            run("scaling", plan_scaling(layouts), "passed", "undisturbed")
+            run("scaling", plan_scaling(layouts), "passed", "processor")
             run("threads", plan_threads(layouts), "passed", "processor")
         if arguments.only in (None, "prepare"):
             rates = measure_preparing(Path(layouts["folder"]) / "train", Path(scratch), arguments.rounds)

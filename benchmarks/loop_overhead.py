@@ -4,7 +4,7 @@ The same network, weights, batch and data tensor go through Vernier's loop (step
 through the loop one would write by hand, in alternating blocks in one process. Prints the ratio of images per second
 with a 95 % interval from the paired blocks.
 
-    python benchmarks/loop_overhead.py [--pairs 40] [--block 4] [--threads N]
+    python benchmarks/loop_overhead.py [--pairs 40] [--block 4] [--threads N] [--model mypackage:Net]
 """
 
 import argparse
@@ -29,8 +29,8 @@ from vernier.engine.observe import Observers, Recorder
 from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.stop import StopFlag
+from vernier.lab.statistics.quantiles import quantile_estimate
 from vernier.measure.environment import collect_environment
-from vernier.measure.estimates import quantile_estimate
 from vernier.optim.kinds.sgd import Sgd
 from vernier.records.run import Progress
 from vernier.store import RunDir
@@ -127,6 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--block", type=int, default=4)
+    parser.add_argument("--model", help="a model of your own, mypackage:Net, instead of three built-in ones")
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args()
     environment = collect_environment([], "cpu", options.threads or len(allowed_cores()))
@@ -134,9 +135,9 @@ def main() -> None:
         f"{utc_stamp()}  {environment.cpu.cores_logical} cores, torch {environment.versions['torch']}, "
         f"load {environment.cpu.load_average}"
     )
-    compare("resnet8-small", 64, 32, options.pairs, options.block, options.threads)
-    compare("resnet20-cifar", 128, 32, options.pairs, options.block, options.threads)
-    compare("resnet18", 32, 64, options.pairs, options.block, options.threads)
+    own = [(options.model, 64, 32)] if options.model else []
+    for model, batch, px in own or [("resnet8-small", 64, 32), ("resnet20-cifar", 128, 32), ("resnet18", 32, 64)]:
+        compare(model, batch, px, options.pairs, options.block, options.threads)
 
 
 if __name__ == "__main__":

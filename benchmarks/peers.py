@@ -9,24 +9,25 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from vernier.config import Recipe
-from vernier.lab.measured.loading import BATCH, PREFETCH, LoaderSpec
+from loading import BATCH, PREFETCH
+
+from vernier.config import Config, Recipe
 
 if TYPE_CHECKING:
     import torch
 
 
-def pillow_batches(spec: LoaderSpec) -> Iterator[int]:
+def pillow_batches(config: Config) -> Iterator[int]:
     """Load batches with DataLoader and Pillow for ever; yields their sizes."""
     from torch.utils.data import DataLoader
 
-    paths = _image_paths(spec)
+    paths = _image_paths(config)
     loader: Any = DataLoader(
-        _PillowFolder(paths, spec.recipe),  # type: ignore[arg-type]
+        _PillowFolder(paths, config.recipe),  # type: ignore[arg-type]
         batch_size=min(BATCH, len(paths)),
         shuffle=True,
         drop_last=True,
-        num_workers=spec.workers,
+        num_workers=config.machine.workers,
         persistent_workers=True,
         prefetch_factor=PREFETCH,
     )
@@ -35,15 +36,19 @@ def pillow_batches(spec: LoaderSpec) -> Iterator[int]:
             yield len(images)
 
 
-def dali_batches(spec: LoaderSpec) -> Iterator[int]:
+def dali_batches(config: Config) -> Iterator[int]:
     """Load batches with DALI for ever; yields their sizes."""
     from nvidia.dali import fn, types
     from nvidia.dali.pipeline import pipeline_def
 
-    paths, augment, px = _image_paths(spec), spec.recipe.augment, spec.recipe.data.image_px
+    paths, augment, px = _image_paths(config), config.recipe.augment, config.recipe.data.image_px
 
     @pipeline_def(  # type: ignore[untyped-decorator]
-        batch_size=min(BATCH, len(paths)), num_threads=spec.workers, device_id=None, seed=0, prefetch_queue_depth=2
+        batch_size=min(BATCH, len(paths)),
+        num_threads=config.machine.workers,
+        device_id=None,
+        seed=0,
+        prefetch_queue_depth=2,
     )
     def train_pipeline() -> Any:
         encoded, _ = fn.readers.file(files=paths, random_shuffle=True, name="files")
@@ -65,10 +70,10 @@ def dali_batches(spec: LoaderSpec) -> Iterator[int]:
         yield len(images)
 
 
-def _image_paths(spec: LoaderSpec) -> list[str]:
+def _image_paths(config: Config) -> list[str]:
     from vernier.data.sources import open_split
 
-    source = open_split(spec.path, spec.split)
+    source = open_split(config.recipe.data.source, "train")
     return [source.describe(i) for i in range(len(source))]
 
 

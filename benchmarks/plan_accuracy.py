@@ -3,7 +3,7 @@
     python benchmarks/plan_accuracy.py
 
 Prints each published speed as predicted from the tables of all other systems, the errors by system, the shares that
-`vernier.lab.planning.published` and `workload` contain, and the worst conversions by multiply-accumulates.
+`vernier.lab.planning.table` and `workload` contain, and the worst conversions by multiply-accumulates.
 
 Tables of recipes are those of `vernier.compat.published`; data/scaling_tables.json has those of other software and
 networks, and of many hosts; data/training_speeds.json has speeds of several networks on one device, measured by
@@ -22,13 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
+from vernier.compat.published import PublishedRate, rates
 from vernier.config import Model
 from vernier.frozen import frozen
-from vernier.lab.planning.estimate import gmac
 from vernier.lab.planning.plan import NETWORKS, Workload, predict
-from vernier.lab.planning.published import Shares
+from vernier.lab.planning.table import MANY_HOSTS, Shares, between
 from vernier.measure.estimates import t_quantiles
-from vernier.measure.published import PublishedRate, rates
 from vernier.models.cost import cost_of
 from vernier.records.codec import decode
 from vernier.store import read_object
@@ -135,7 +134,10 @@ def published_shares(hosts: int, devices: int, precision: str | None, without: s
     the highest share published.
     """
     if devices == 1:
-        return Shares()
+        return Shares(low=1.0, typical=1.0, high=1.0)
+    if 1 < hosts < MANY_HOSTS:
+        ends = (published_shares(number, 8 * number, precision, without) for number in (1, MANY_HOSTS))
+        return between(*ends, hosts)
     rows = [r for r in published_speeds() if (r.hosts > 1) == (hosts > 1) and r.system != without]
     if hosts == 1 and precision is not None:
         rows = [r for r in rows if (r.precision in REDUCED) == (precision in REDUCED)]
@@ -255,10 +257,10 @@ def known_speeds() -> tuple[KnownSpeed, ...]:
             device=f"{rate.device}, {rate.precision}",
             network=rate.model,
             image_px=rate.image_px,
-            gmac=gmac(
+            gmac=cost_of(
                 Model(name=rate.model, num_classes=_BOX_CLASSES if rate.model.startswith("ssd") else _IMAGE_CLASSES),
-                rate.image_px,
-            ),
+                px=rate.image_px,
+            ).gmac,
             images_per_s=rate.images_per_s,
             source=rate.source.citation,
         )

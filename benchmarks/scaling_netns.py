@@ -7,10 +7,10 @@ quarter and of three quarters of the gradients. A straight line through both giv
 which steps are predicted. Efficiency is the time of a step without exchange over that of a step with it.
 Prints one row per case, link and way: medians, 95 % intervals over rounds. Needs root.
 
-    python benchmarks/scaling_netns.py [--cases 2x1,3x1,4x1,2x2] [--ways flat,bf16] [--links 10,100,1000] \\
+    python benchmarks/scaling_netns.py [--cases 2x1,3x1,4x1,2x2] [--ways flat,buckets-1] [--links 10,100,1000] \\
         [--rounds 6] [--model shapes-quick] [--px 32] [--batch 2]
 
-A case is hosts x processes per host. A way is one of flat, bf16 and buckets-1 (of 1 MiB instead of 25). All share the
+A case is hosts x processes per host. A way is flat or buckets-1 (of 1 MiB instead of 25). All share the
 cores of this machine, so compute times are those of a busy machine; what the network takes is not affected where it
 takes most of the step, at 10 and 100 Mbit/s.
 """
@@ -42,7 +42,6 @@ SMALL, LARGE = 0.25, 0.75
 """Their sizes, as shares of the gradients."""
 WAYS: dict[str, dict[str, object]] = {
     "flat": {},
-    "bf16": {"machine.gradient_compression": "bf16"},
     "buckets-1": {"machine.bucket_mb": 1},
 }
 WARM_UP_STEPS = 4
@@ -199,7 +198,7 @@ def predicted_step_s(
     work = Workload(
         images_per_s=batch / apart_s,
         measured_batch=batch,
-        gradient_bytes=parameters * (2 if way == "bf16" else 4),
+        gradient_bytes=4 * parameters,
         bucket_bytes=(1 if way == "buckets-1" else 25) << 20,
         one_ring=True,
         spread=0.0,

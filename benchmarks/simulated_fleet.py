@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from vernier.frozen import frozen
+from vernier.lab.reading.csv_tables import CsvRow
 from vernier.lab.study.analysis import Measurement, Table
 from vernier.lab.study.files import Repeat, split_host, table_texts
+from vernier.lab.study.records import StudyDevice, StudyMeta
 from vernier.lab.study.run import plan_order
 from vernier.measure.estimates import Floats
 from vernier.records.codec import encode
-from vernier.records.study import StudyDevice, StudyMeta
-from vernier.store.csv_tables import CsvRow
 
 WORKLOAD = "simulated"
 Fault = Literal["none", "slow", "throttling", "failing cooler"]

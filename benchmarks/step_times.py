@@ -31,8 +31,8 @@ from vernier.engine.observe import Observers, Recorder
 from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.stop import StopFlag
+from vernier.lab.statistics.quantiles import quantile_estimate
 from vernier.measure.environment import collect_environment
-from vernier.measure.estimates import quantile_estimate
 from vernier.optim.kinds.sgd import Sgd
 from vernier.records.run import Progress
 from vernier.store import RunDir

@@ -28,10 +28,10 @@ from vernier.engine.observe import Observers, Recorder, Telemetry
 from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job
 from vernier.engine.training.stop import StopFlag
+from vernier.lab.records.telemetry import TelemetryEnd, decode_telemetry
 from vernier.lab.statistics.comparison import Trace, compare
 from vernier.records.events import Event
 from vernier.records.run import Progress
-from vernier.records.telemetry import TelemetryEnd, decode_telemetry
 from vernier.store import RunDir
 
 Blocks = dict[str, list[tuple[float, float]]]

@@ -115,7 +115,7 @@ def hand_written_step(network: str, count: int, style: str) -> Step:
     from vernier import models
     from vernier.config import Detect
     from vernier.models.ssd import Ssd, make_anchors
-    from vernier.tasks.detection.loss import detection_loss
+    from vernier.tasks.detection.boxes import detection_loss
 
     name, *options = style.split("-")
     torch.manual_seed(0)

@@ -50,7 +50,7 @@ def train_without_whitening(arguments: list[str]) -> int:
         model.conv1.weight.requires_grad_(True)
         return ("conv1 begins with random weights and learns",)
 
-    starting_weights.prepare_from_images = learn_stem
+    starting_weights._prepare_from_images = learn_stem
     return vernier(arguments)
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from vernier.clock import now_s, utc_stamp
-from vernier.devices.cpu import keep_freed_memory
+from vernier.devices.cpu import _keep_freed_memory
 from vernier.kernels import winograd
 
 LAYERS = [(16, 64, 56), (16, 128, 28), (16, 256, 14), (16, 512, 7), (8, 324, 38), (64, 32, 32), (128, 16, 32)]
@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
-    keep_freed_memory()
+    _keep_freed_memory()
     winograd.check_kernels()
     print(f"{utc_stamp()}  {torch.get_num_threads()} threads, n = {rounds}")
     for layer in LAYERS:

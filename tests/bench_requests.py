@@ -1,7 +1,6 @@
 import pytest
 
-from vernier.lab.bench import session
-from vernier.records.bench import BenchRequest
+from vernier.lab.records.bench import BenchRequest
 
 
 @pytest.fixture
@@ -13,5 +12,5 @@ def bench_requests(monkeypatch: pytest.MonkeyPatch) -> list[BenchRequest]:
         requests.append(request)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "run_bench", run_bench)
+    monkeypatch.setattr("vernier.lab.api.benchmarks.run_bench", run_bench)
     return requests

@@ -25,12 +25,12 @@ from vernier.data.shapes import ShapesSpec, make_shapes
 hypothesis.settings.register_profile("vernier", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("search", deadline=None, derandomize=False)
 hypothesis.settings.load_profile("vernier")
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell in the background ignores it, and children inherit that
+# A shell ignores SIGINT in background jobs, and nohup ignores SIGHUP; what is ignored stays so in child processes.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 REPO = Path(__file__).resolve().parents[1]
-pytest_plugins = ("tests.rgpu", "tests.bench_requests")
+pytest_plugins = ("tests.rgpu", "tests.bench_requests", "tests.own_parts")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,6 +46,8 @@ def vernier_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built-in data is made in a folder of the test run, never in the user's cache."""
     home = tmp_path_factory.mktemp("vernier-home")
     os.environ["VERNIER_HOME"] = str(home)
+    # In /tmp, a process that was killed while it compiled leaves files that fail to load in later ones.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
     return home
 
 

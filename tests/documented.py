@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.conftest import REPO
 from vernier import recipes as book
-from vernier.cli import find_command
+from vernier.cli import _find_command
 from vernier.cli.parser import parse
 from vernier.config import Config, override_from_text
 from vernier.requests.declaring import Request
@@ -85,7 +85,7 @@ def _without_usage_marks(words: list[str]) -> Iterator[str]:
 
 def parsed(words: tuple[str, ...]) -> Request:
     """The request of a command; ConfigError if a flag is unknown."""
-    command, rest = find_command(list(words))
+    command, rest = _find_command(list(words))
     cls = find(command)
     assert cls is not None
     return parse(cls, rest, f"vernier {command}")[0]

@@ -16,7 +16,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         *("optim", "devices", "measure", "engine", "report"),
     ),
     "lab": ("lab",),
-    "compat": ("compat",),
+    "compat": ("compat", "contracts"),
     "kernels": ("kernels",),
 }
 """Parts of the source: the packages of each. The core has the modules that are in no package, too."""

@@ -1,12 +1,11 @@
 """What a refusal carries, for tests that check its data and not its words."""
 
-from vernier.cli import find_command
-from vernier.cli.commands import function_of
+from vernier.cli import _find_command
 from vernier.cli.output import Terminal
 from vernier.cli.parser import parse
 from vernier.errors import ConfigError, Refusal
 from vernier.references import shown
-from vernier.requests.registry import find
+from vernier.requests.registry import find, function_of
 
 
 def names_given(error: Refusal) -> str:
@@ -28,7 +27,7 @@ def what_works(error: Refusal) -> str:
 def refusal_of(*words: str) -> Refusal:
     """The error with which a command line ends that is wrong; one that works is a mistake of the test."""
     try:
-        command, rest = find_command(list(words))
+        command, rest = _find_command(list(words))
         cls = find(command)
         assert cls is not None
         request, shell = parse(cls, rest, f"vernier {command}")

@@ -11,15 +11,15 @@ import pytest
 from vernier.addresses import (
     VARIABLE,
     Address,
+    _is_allowed,
+    _split_address,
     check_allowed,
     check_redirect,
-    is_allowed,
     note_origin,
     redact,
     redact_addresses,
     refuse_credentials,
     remember,
-    split_address,
     take_credentials,
     with_credentials,
 )
@@ -48,7 +48,7 @@ def nothing_allowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_credentials_are_not_part_of_the_public_address(text: str, public: str) -> None:
-    address = split_address(text)
+    address = _split_address(text)
     assert address.public == public
     assert address.has_credentials
     assert PASSWORD not in redact_addresses(f"cannot read {text}: no answer")
@@ -68,7 +68,7 @@ def test_credentials_are_not_part_of_the_public_address(text: str, public: str) 
     ],
 )
 def test_an_address_without_credentials_stays_as_it_is(text: str) -> None:
-    assert split_address(text) == Address(text)
+    assert _split_address(text) == Address(text)
     assert redact(f"see {text}, and more") == f"see {text}, and more"
 
 
@@ -146,7 +146,7 @@ def test_an_allowed_address_allows_what_lies_below_it(
     address: str, allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "https://host/sets s3://bucket abfs://container@account")
-    assert is_allowed(address) is allowed
+    assert _is_allowed(address) is allowed
 
 
 @pytest.mark.parametrize("address", ["simplecache::https://host/sh", "nosuch://x", "https://h/x::file:///etc"])
@@ -162,14 +162,14 @@ def test_a_typed_address_that_was_read_is_remembered_for_this_user_only(tmp_path
     record = tmp_path / "home" / "addresses"
     assert record.read_text() == "https://host/sh\n"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
-    assert is_allowed("https://host/sh")
-    assert not is_allowed("https://host/other")
+    assert _is_allowed("https://host/sh")
+    assert not _is_allowed("https://host/other")
 
 
 def test_a_home_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     remember("https://host/sh")
-    assert not is_allowed("https://host/sh")
+    assert not _is_allowed("https://host/sh")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from vernier.clock import Stopwatch, duration, parse_stamp_s, utc_stamp, wall_s
+from vernier.clock import Stopwatch, parse_stamp_s, utc_stamp, wall_s
 
 
 def test_a_stopwatch_continues_what_earlier_sessions_spent() -> None:
@@ -27,10 +27,6 @@ def test_time_spent_in_a_block_counts_even_when_it_fails() -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert watch.spent()["evaluation"] >= 0.0
-
-
-def test_a_duration_in_words() -> None:
-    assert [duration(59.6), duration(3600)] == ["1:00", "1:00:00"]
 
 
 def test_a_stamp_is_read_back_and_what_is_none_is_none() -> None:

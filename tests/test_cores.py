@@ -33,7 +33,7 @@ def no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_affinity")
 def test_commands_work_where_the_system_has_no_affinity(vernier_here: Callable[..., Done], shapes: Path) -> None:
-    assert vernier_here("doctor", "--no-probe").code == 0
+    assert vernier_here("doctor").code == 0
     assert vernier_here("data", "verify", str(shapes)).code == 0
 
 

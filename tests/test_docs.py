@@ -17,9 +17,9 @@ import yaml
 
 from tests.conftest import REPO
 from tests.documented import DOCS, Fence, Shown, commands, configured, fences, parsed
-from vernier.cli.commands import OTHER_NAMES, SECTIONS
 from vernier.devices import Device
 from vernier.models.contract import Family
+from vernier.requests.registry import OTHER_NAMES, SECTIONS
 
 PAGES = [*sorted(DOCS.rglob("*.md")), REPO / "README.md", REPO / "CONTRIBUTING.md"]
 WIDEST = 100

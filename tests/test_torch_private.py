@@ -61,7 +61,7 @@ def test_a_plain_optimizer_computes_the_same_without_importing_the_compiler() ->
     script = """
 import sys
 import torch
-from vernier.optim.build import Updates
+from vernier.optim.build import _Updates
 from vernier.optim.kinds.lars import Lars
 from vernier.torch_private import plain
 
@@ -80,7 +80,7 @@ kinds = [(torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "fused": True}), 
 kinds += [(cls, {}) for cls, _ in kinds]
 plain_results = [train(plain(cls), **settings) for cls, settings in kinds]
 group = {"params": [torch.nn.Parameter(torch.ones(2))], "weight_decay": 0.1, "lr_share": 1.0}
-ours = Updates([group], 0.1, Lars())
+ours = _Updates([group], 0.1, Lars())
 group["params"][0].grad = torch.ones(2)
 ours.step()
 ours.zero_grad()
@@ -123,8 +123,8 @@ def test_compiler_counters_count_a_new_graph_and_its_seconds() -> None:
     compiled = torch.compile(lambda x: x * 2 + 1, backend="eager")
     compiled(torch.ones(3))
     after = torch_private.compiler_counters()
-    assert after.graphs == before.graphs + 1
-    assert after.seconds > before.seconds
+    assert after[0] == before[0] + 1
+    assert after[1] > before[1]
 
 
 def test_patch_inductor_changes_a_setting_while_entered() -> None:

@@ -1,6 +1,6 @@
 """Counts and rough figures in words."""
 
-from vernier.wording import describe_batch, plural, printable, size_text, two_digits
+from vernier.wording import describe_batch, plural, printable, two_digits
 
 
 def test_numbers_become_words() -> None:
@@ -20,12 +20,6 @@ def test_rough_figures_have_two_digits() -> None:
         "270",
         "1,200",
     ]
-
-
-def test_sizes_have_the_unit_that_fits() -> None:
-    sizes = (0, 512, 999.7, 12_300, 999_600, 3_440_000, 120_000_000, 1_230_000_000, 45e9, 2.5e12, 9e15)
-    texts = ["0 B", "512 B", "1 kB", "12 kB", "1.0 MB", "3.4 MB", "120 MB", "1.2 GB", "45 GB", "2.5 TB", "9000 TB"]
-    assert [size_text(size) for size in sizes] == texts
 
 
 def test_control_characters_become_visible() -> None:

@@ -3,21 +3,21 @@
 Processes and runs differ normally, by a skewed law (exponential: a few are slow) or as one in ten that is 10 % slow.
 Passes when intervals of 2 to 30 normal or exponential processes cover 94 to 96 %; when runs of the same thing are
 called different in at most 5.5 % for equal and unequal numbers of runs; and when a difference of the size that a
-comparison prints is found in 76 to 84 % (80 % is promised).
+comparison prints is found in 75 to 84 % (80 % is promised).
 Cases cost little here: ten times as many are simulated.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from vernier.lab.statistics import comparison
-from vernier.measure import runs
+from vernier.lab.statistics import comparison, runs
 from vernier.measure.estimates import Floats
 
 Rng = np.random.Generator
-COVER, FALSE_CALLS, POWER = (0.94, 0.96), 0.055, (0.76, 0.84)
+COVER, FALSE_CALLS, POWER = (0.94, 0.96), 0.055, (0.75, 0.84)
 SPREAD, RARE, RARE_SLOWDOWN = 0.02, 0.1, 0.1
 PROCESSES = (2, 3, 4, 5, 7, 10, 15, 20, 30)
 DESIGNS = ((2, 2), (3, 3), (5, 5), (10, 10), (2, 3), (2, 5), (2, 10), (3, 5), (3, 10), (3, 20), (5, 10), (5, 20))
@@ -72,19 +72,48 @@ def false_calls(
     return float(np.mean([verdict != "cannot tell" for verdict in comparison.verdicts(ratios, 0.0)]))
 
 
+def rare_of(share: float, slower: float) -> Callable[[Rng, tuple[int, int]], Floats]:
+    """This share of runs is slow by so much; all differ by 0.4 % besides."""
+    return lambda r, s: np.where(r.random(s) < share, slower, 0.0) - share * slower + 0.004 * r.standard_normal(s)
+
+
+def two_modes(rng: Rng, shape: tuple[int, int]) -> Floats:
+    """Half of the processes are 10 % slow."""
+    return 0.1 * ((rng.random(shape) < 0.5) - 0.5) + 0.004 * rng.standard_normal(shape)
+
+
+def lasting(rng: Rng, shape: tuple[int, int]) -> Floats:
+    """A load that lasts for several processes: correlated by 0.7."""
+    rows = rng.standard_normal(shape)
+    for k in range(1, shape[1]):
+        rows[:, k] = 0.7 * rows[:, k - 1] + math.sqrt(1 - 0.49) * rows[:, k]
+    return SPREAD * rows
+
+
+def one_slow(rng: Rng, cases: int, design: tuple[int, int]) -> float:
+    """How often runs of the same thing are called different if one of B was disturbed by 10 %."""
+    a, b = (0.005 * rng.standard_normal((cases, count)) for count in design)
+    b[:, 0] -= RARE_SLOWDOWN
+    return float(np.mean([v != "cannot tell" for v in comparison.verdicts(comparison.ratio_rows_of_runs(a, b), 0.0)]))
+
+
+def walk(rng: Rng, cases: int, turns: bool) -> float:
+    """How often ten runs of the same thing are called different on a machine that wanders by 3 % meanwhile."""
+    weather = 0.03 / math.sqrt(10) * np.cumsum(rng.standard_normal((cases, 10)), 1)
+    runs_of = weather + 0.005 * rng.standard_normal((cases, 10))
+    if turns:
+        ratios = comparison.ratio_rows_of_rounds(runs_of[:, ::2], runs_of[:, 1::2])
+    else:
+        ratios = comparison.ratio_rows_of_runs(runs_of[:, :5], runs_of[:, 5:])
+    return float(np.mean([v != "cannot tell" for v in comparison.verdicts(ratios, 0.01)]))
+
+
 def power(rng: Rng, cases: int, design: tuple[int, int], rounds: bool) -> dict[str, float]:
-    """How often a slowdown is found that is as large as the difference that typical such comparisons print."""
+    """How often a slowdown is found that is as large as the median of the differences that comparisons print."""
     law, tolerance = LAWS["normal"], comparison.DEFAULT_TOLERANCE
     of = comparison.ratio_rows_of_rounds if rounds else comparison.ratio_rows_of_runs
     a, b = (law(rng, (cases, count)) for count in design)
-    squared = np.mean(of(a, b).error ** 2)
-    printed = of(a, b)
-    typical = printed._replace(
-        low=-(printed.high - printed.low) / 2 / printed.error * np.sqrt(squared),
-        high=(printed.high - printed.low) / 2 / printed.error * np.sqrt(squared),
-        error=np.full(cases, np.sqrt(squared)),
-    )
-    difference = float(np.median(comparison.detectable(typical, tolerance)))
+    difference = float(np.median(comparison.detectable(of(a, b), tolerance)))
     calls = comparison.verdicts(of(a, b - np.log1p(difference)), tolerance)
     return {"difference_percent": 100 * difference, "detected": float(np.mean([call == "slower" for call in calls]))}
 
@@ -107,6 +136,31 @@ def simulate(cases: int, seed: int) -> dict[str, Any]:
         },
         "same_called_different, one run in ten slow": {
             f"{a} against {b} runs": false_calls(rng, rare, many, (a, b)) for a, b in (*DESIGNS, *ONE_AGAINST)
+        },
+        # Of the review of 2026-11-18, shown: no interval knows of load that lasts, or of modes that it did not see.
+        "shown: B varies 5 times as much (before 5.3 to 5.5; 10 against 2: 7.5 %)": {
+            f"{a} against {b}": false_calls(rng, LAWS["normal"], many, (a, b), 5.0)
+            for a, b in ((3, 3), (5, 5), (10, 3), (10, 2))
+        },
+        "shown: one run of B 10 % slow (before 0.1 to 0.2 %)": {
+            f"{a} against {b}": one_slow(rng, many, (a, b)) for a, b in ((3, 3), (5, 5), (10, 10))
+        },
+        "shown: one run in five 10 % slow (before 0.8 to 3.2; 1 against 3, 5, 10: 11.1, 7.0, 4.4 %)": {
+            f"{a} against {b}": false_calls(rng, rare_of(0.2, 0.1), many, (a, b))
+            for a, b in ((3, 3), (5, 5), (3, 10), (1, 3), (1, 5), (1, 10))
+        },
+        "shown: a machine that wanders by 3 % over ten runs (before 39.5 % in blocks, 0.4 % in turn)": {
+            "AAAAABBBBB": walk(rng, many, turns=False),
+            "ABABABABAB": walk(rng, many, turns=True),
+        },
+        "shown: intervals of 2, 3, 5 and 10 processes": {
+            f"{name}, {n}": covered(rng, law, many, n)["covered"]
+            for name, law in (
+                ("half of them 10 % slow (before 81 / 80 / 94 / 95)", two_modes),
+                ("one in five 30 % slow (before 80 / 60 / 66 / 88)", rare_of(0.2, 0.3)),
+                ("correlated .7 (before 90 / 81 / 71 / 64)", lasting),
+            )
+            for n in (2, 3, 5, 10)
         },
     }
 

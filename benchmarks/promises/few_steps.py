@@ -47,7 +47,7 @@ LIMITS = {
 
 def cell(rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], cases: int, steps: int) -> dict[str, float]:
     if steps < statistics.FEWEST_SAMPLES:
-        estimates = [statistics.mean_estimate(row) for row in kind(rng, (min(cases, 100), steps))]
+        estimates = [statistics._mean_estimate(row) for row in kind(rng, (min(cases, 100), steps))]
         assert all(e.low is None for e in estimates)
         return {"given": 0.0, "wrong": 0.0}
     return coverage(rng, kind, cases, steps)

@@ -84,7 +84,7 @@ def device_coverage(rng: Rng, cases: int, devices: int, repeats: int) -> float:
     for part in in_parts(cases, devices, repeats):
         truth = 0.01 * rng.standard_normal((part, devices, 1))
         slowness = truth + 0.01 * rng.standard_normal((part, devices, repeats))
-        half = noise.half_width(noise.repeat_noise(slowness), repeats)[:, None]
+        half = noise.half_widths(slowness, noise.repeat_noise(slowness))
         inside.append(np.abs(np.median(slowness, -1) - truth[..., 0]) <= half)
     return float(np.concatenate(inside).mean())
 
@@ -135,7 +135,7 @@ DETECTED: dict[str, Callable[[Rng, tuple[int, int, int]], Floats]] = {
 
 def called_slow(slowness: Floats, hosts: bool) -> noise.Bools:
     """The verdicts of `vernier study analyze`, fleet by fleet."""
-    return design.called_slow(slowness, np.arange(slowness.shape[1]) // PER_HOST if hosts else None)
+    return design.called_slow(slowness, np.arange(slowness.shape[1]) // PER_HOST if hosts else None)[0]
 
 
 def false_alarms(rng: Rng, cases: int, devices: int, repeats: int, kind: str) -> float:

@@ -26,8 +26,6 @@ __version__ = "0.4.0.dev0"
 _HOMES = {
     "train": "vernier.api.training",
     "explain": "vernier.api.training",
-    "finetune": "vernier.api.finetuning",
-    "FinetunedRun": "vernier.api.finetuning",
     "Run": "vernier.api.runs",
     "Result": "vernier.api.runs",
     "Events": "vernier.api.runs",
@@ -43,14 +41,8 @@ _HOMES = {
     "export": "vernier.api.models",
     "Export": "vernier.api.models",
     "report": "vernier.api.reports",
-    "convert": "vernier.api.reports",
     "list_recipes": "vernier.api.catalog",
     "list_models": "vernier.api.catalog",
-    "data_make": "vernier.api.data",
-    "data_prepare": "vernier.api.data",
-    "data_verify": "vernier.api.data",
-    "data_inspect": "vernier.api.data",
-    "data_get": "vernier.api.data",
     "Interrupted": "vernier.api.wording",
     "ConfigError": "vernier.errors",
     "RunFailed": "vernier.errors",
@@ -58,7 +50,7 @@ _HOMES = {
 """Where each public name comes from. `report` is also a package, which can be called: see `_Callable`."""
 
 
-def public_names() -> dict[str, str]:
+def _public_names() -> dict[str, str]:
     """Every public name, and the module that it comes from: the core's, then those of packages that plug in."""
     from .requests.registry import FUNCTIONS
 
@@ -69,21 +61,21 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "__all__":
-        return ["__version__", *public_names()]
+        return ["__version__", *_public_names()]
     if name == "report":
         return import_module("vernier.report")
     # Python asks here before it imports a module of that name, and tools look for many names that begin with an
     # underscore: neither imports anything, so that signals are caught before everything else.
     paths = (f"{__path__[0]}/{name}.py", f"{__path__[0]}/{name}/__init__.py")
     inside = name.startswith("_") or any(os.access(path, os.R_OK) for path in paths)
-    home = _HOMES.get(name) or (None if inside else public_names().get(name))
+    home = _HOMES.get(name) or (None if inside else _public_names().get(name))
     if home is None:
         raise AttributeError(f"module 'vernier' has no attribute {name!r}")
     return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return ["__version__", *sorted(public_names())]
+    return ["__version__", *sorted(_public_names())]
 
 
 class _Callable(type(sys)):  # type: ignore[misc]

@@ -9,27 +9,27 @@ from typing import Literal
 from torch import nn
 
 from vernier.api.catalog import ModelRow
-from vernier.api.data import Inspection
-from vernier.api.finetuning import FinetunedRun as FinetunedRun
 from vernier.api.models import Export as Export
 from vernier.api.models import Model as Model
 from vernier.api.models import Prediction as Prediction
 from vernier.api.models import predict as predict
-from vernier.api.reports import Converted
 from vernier.api.runs import Events as Events
 from vernier.api.runs import Records
 from vernier.api.runs import Result as Result
 from vernier.api.runs import Run as Run
 from vernier.api.runs import open_run as open_run
 from vernier.api.wording import Interrupted as Interrupted
-from vernier.data.preparing.packing import PackedSplit
-from vernier.data.preparing.verify import VerifyResult
+from vernier.compat.preparing.api import Inspection
+from vernier.compat.preparing.packing import PackedSplit
+from vernier.compat.preparing.verify import VerifyResult
 from vernier.errors import ConfigError as ConfigError
 from vernier.errors import RunFailed as RunFailed
 from vernier.lab.api.benchmarks import Benchmark as Benchmark
-from vernier.lab.api.benchmarks import LoaderBenchmark
 from vernier.lab.api.benchmarks import bench as bench
+from vernier.lab.api.checking import Repeatability
 from vernier.lab.api.comparisons import Comparison as Comparison
+from vernier.lab.api.comparisons import Converted
+from vernier.lab.api.finetuning import FinetunedRun as FinetunedRun
 from vernier.lab.api.planning import ScalingPlan, SubmittableJob
 from vernier.lab.api.profiling import Profile
 from vernier.lab.api.studies import MeasuredStudy, MergedStudy
@@ -37,12 +37,13 @@ from vernier.lab.api.studies import Study as Study
 from vernier.lab.api.studies import study as study
 from vernier.lab.api.tuning import Tuning as Tuning
 from vernier.lab.api.tuning import tune as tune
-from vernier.lab.machine.doctor import DevicesPage, Examination
+from vernier.lab.audit.records import AuditResult, Verification
+from vernier.lab.machine.doctor import Examination
 from vernier.lab.study.design import DesignAnswer
+from vernier.lab.study.records import Baseline, CheckResult
 from vernier.measure.explain import Explanation
 from vernier.recipes import RecipeRow
 from vernier.records.run import EvaluationReport
-from vernier.records.study import Baseline, CheckResult
 from vernier.report.runs import RunRow
 from vernier.requests.values import StrPath
 from vernier.store.cleaning import Plan
@@ -64,11 +65,13 @@ __all__ = [
     "Study",
     "Tuning",
     "__version__",
+    "audit",
     "bench",
-    "bench_data",
     "bench_infer",
     "bench_scaling",
     "bench_train",
+    "certify",
+    "check",
     "clean_runs",
     "compare",
     "convert",
@@ -105,8 +108,35 @@ __all__ = [
     "tune",
     "tune_infer",
     "tune_train",
+    "verify",
 ]
 
+def finetune(
+    folder: StrPath,
+    *,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    workers: int | None = None,
+    procs: int | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    device: str | None = None,
+    global_batch: int | None = None,
+    seed: int | None = None,
+    freeze: str | Sequence[str] = (),
+    max_bad_images: str | None = None,
+    max_time: str | None = None,
+    out: StrPath = "runs",
+    tensorboard: bool = True,
+    task: Literal["auto", "classes", "boxes"] = "auto",
+    weights: StrPath | None = None,
+    model: str | None = None,
+    image_px: int | None = None,
+    time: str = "10m",
+    epochs: float | None = None,
+    lr: float | None = None,
+    resume: StrPath | None = None,
+) -> FinetunedRun: ...
 def bench_train(
     recipe: StrPath | None = None,
     *,
@@ -125,8 +155,6 @@ def bench_train(
     batch: int | Sequence[int] = (),
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | Sequence[Literal["fp32", "tf32", "bf16", "fp16"]] = (),
     mode: Literal["eager", "compile", "trace"] | Sequence[Literal["eager", "compile", "trace"]] = (),
-    against: str | None = None,
-    tolerance: float | str = "1%",
     memory_limit: float | None = None,
     raport: StrPath | None = None,
     dllogger: StrPath | None = None,
@@ -150,13 +178,10 @@ def bench_infer(
     batch: int | Sequence[int] = (),
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | Sequence[Literal["fp32", "tf32", "bf16", "fp16"]] = (),
     mode: Literal["eager", "compile", "trace"] | Sequence[Literal["eager", "compile", "trace"]] = (),
-    against: str | None = None,
-    tolerance: float | str = "1%",
     memory_limit: float | None = None,
     raport: StrPath | None = None,
     dllogger: StrPath | None = None,
-    engine: Literal["torch", "onnxruntime", "openvino", "auto"]
-    | Sequence[Literal["torch", "onnxruntime", "openvino", "auto"]] = (),
+    engine: str | Sequence[str] = (),
     int8: bool = False,
     scenarios: Literal["offline", "single-stream", "server"]
     | Sequence[Literal["offline", "single-stream", "server"]] = ("offline",),
@@ -185,19 +210,6 @@ def bench_scaling(
     strong: bool = False,
     apart: bool = False,
 ) -> Benchmark: ...
-def bench_data(
-    recipe: StrPath | None = None,
-    *,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    data: StrPath,
-    against: Literal["compiled"] | Sequence[Literal["compiled"]] = (),
-    workers: int | None = None,
-    rounds: int = 10,
-    images: int = 500,
-    image_px: int | None = None,
-    shard_cache_gb: float | None = None,
-) -> LoaderBenchmark: ...
 def tune_train(
     recipe: StrPath | None = None,
     *,
@@ -267,7 +279,14 @@ def compare(
     tolerance: float | str = "1%",
     different_work: bool = False,
     single_runs: bool = False,
+    other_times: bool = False,
 ) -> Comparison: ...
+def convert(
+    run: StrPath,
+    *,
+    to: Literal["raport", "dllogger", "mllog", "study", "tensorboard"],
+    out: StrPath,
+) -> Converted: ...
 def plan(
     recipe: str,
     *,
@@ -301,13 +320,12 @@ def study_run(
     quiet: bool = False,
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
     device: str | None = None,
-    workload: Literal["resnet50", "sgemm", "bandwidth", "shapes"] = "resnet50",
+    workload: Literal["resnet50", "sgemm", "bandwidth", "shapes", "exact"] = "resnet50",
     iterations: int = 500,
     repeats: int = 5,
     batch: int = 64,
     out: StrPath | None = None,
     allow_slow: bool = False,
-    per: Literal["core", "socket"] = "core",
     virtual: int = 0,
     slow: Mapping[str, str] | str | None = None,
     pause: str = "5s",
@@ -320,7 +338,6 @@ def study_analyze(
     columns: Mapping[str, str] | str | None = None,
     units: Mapping[str, str] | str | None = None,
     matter: float | str = "1%",
-    drop_duplicates: bool = False,
 ) -> Study: ...
 def study_baseline(
     sources: StrPath | Sequence[StrPath],
@@ -336,6 +353,7 @@ def study_check(
     units: Mapping[str, str] | str | None = None,
     baseline: StrPath,
     matter: float | str = "1%",
+    control: StrPath | None = None,
 ) -> CheckResult: ...
 def study_merge(
     sources: StrPath | Sequence[StrPath],
@@ -349,6 +367,7 @@ def study_design(
     devices: int = 64,
     repeats: int = 3,
     find: float | str = "3%",
+    corruption: float | None = None,
     pilot: StrPath | None = None,
     spread: float | str | None = None,
     noise: float | str | None = None,
@@ -358,227 +377,86 @@ def study_design(
     fleets: int | None = None,
     seed: int = 0,
 ) -> DesignAnswer: ...
-def doctor(
-    *,
-    device: str | None = None,
-    quiet: bool = False,
-    probe: bool = True,
-    time: str = "10s",
-    test_devices: bool = False,
-) -> Examination | DevicesPage: ...
-def train(
-    recipe: StrPath | None = None,
-    *,
-    on_divergence: Literal["stop", "rollback"] | None = None,
-    mode: Literal["eager", "compile", "trace"] | None = None,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    workers: int | None = None,
-    procs: int | None = None,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    device: str | None = None,
-    global_batch: int | None = None,
-    seed: int | None = None,
-    freeze: str | Sequence[str] = (),
-    max_bad_images: str | None = None,
-    max_time: str | None = None,
-    out: StrPath = "runs",
-    tensorboard: bool = True,
-    data: StrPath | None = None,
-    model: str | None = None,
-    weights: StrPath | None = None,
-    backbone_weights: StrPath | None = None,
-    reset_head: bool = False,
-    epochs: float | None = None,
-    lr: float | None = None,
-    max_steps: int | None = None,
-    steps: int | None = None,
-    max_eval_steps: int | None = None,
-    train_only: bool = False,
-    train_accuracy: bool = False,
-    allow_slow: bool = False,
-    deterministic: bool = False,
-    resume: StrPath | None = None,
-    config: StrPath | None = None,
-    smoke: bool = False,
-    checkpoints: bool = True,
-    profile_steps: str | None = None,
-    print_every: int | None = None,
-    track: Literal["wandb", "mlflow"] | Sequence[Literal["wandb", "mlflow"]] = (),
-    raport: StrPath | None = None,
-    dllogger: StrPath | None = None,
-) -> Run: ...
-def explain(
-    recipe: StrPath | None = None,
-    *,
-    on_divergence: Literal["stop", "rollback"] | None = None,
-    mode: Literal["eager", "compile", "trace"] | None = None,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    workers: int | None = None,
-    procs: int | None = None,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    device: str | None = None,
-    global_batch: int | None = None,
-    seed: int | None = None,
-    freeze: str | Sequence[str] = (),
-    max_bad_images: str | None = None,
-    max_time: str | None = None,
-    out: StrPath = "runs",
-    tensorboard: bool = True,
-    data: StrPath | None = None,
-    model: str | None = None,
-    weights: StrPath | None = None,
-    backbone_weights: StrPath | None = None,
-    reset_head: bool = False,
-    epochs: float | None = None,
-    lr: float | None = None,
-    max_steps: int | None = None,
-    steps: int | None = None,
-    max_eval_steps: int | None = None,
-    train_only: bool = False,
-    train_accuracy: bool = False,
-    allow_slow: bool = False,
-    deterministic: bool = False,
-    resume: StrPath | None = None,
-    config: StrPath | None = None,
-    smoke: bool = False,
-    checkpoints: bool = True,
-    profile_steps: str | None = None,
-    print_every: int | None = None,
-    track: Literal["wandb", "mlflow"] | Sequence[Literal["wandb", "mlflow"]] = (),
-    raport: StrPath | None = None,
-    dllogger: StrPath | None = None,
-) -> Explanation: ...
-def finetune(
-    folder: StrPath,
-    *,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    workers: int | None = None,
-    procs: int | None = None,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    device: str | None = None,
-    global_batch: int | None = None,
-    seed: int | None = None,
-    freeze: str | Sequence[str] = (),
-    max_bad_images: str | None = None,
-    max_time: str | None = None,
-    out: StrPath = "runs",
-    tensorboard: bool = True,
-    task: Literal["auto", "classes", "boxes"] = "auto",
-    weights: StrPath | None = None,
-    model: str | None = None,
-    image_px: int | None = None,
-    time: str = "10m",
-    epochs: float | None = None,
-    lr: float | None = None,
-    resume: StrPath | None = None,
-) -> FinetunedRun: ...
-def list_runs(
-    folders: StrPath | Sequence[StrPath] = (),
-    *,
-    sort: Literal["age", "name", "size", "state", "result"] = "age",
-) -> Records[RunRow]: ...
-def clean_runs(
-    folders: StrPath | Sequence[StrPath] = (),
-    *,
-    quiet: bool = False,
-    what: Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]
-    | Sequence[Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]] = (
-        "leftovers",
-        "empty",
-        "smoke",
-        "checkpoints",
-    ),
-    older_than: str | None = None,
-    yes: bool = False,
-) -> Plan: ...
-def load(
-    source: StrPath,
-    *,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    mode: Literal["eager", "compile", "trace"] | None = None,
-    engine: Literal["torch", "onnxruntime", "openvino", "auto"] | None = None,
-    int8: bool = False,
-    device: str | None = None,
-    model: str | None = None,
-    classes: StrPath | Sequence[StrPath] = (),
-    which: str = "latest",
-    ema: bool | None = None,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-) -> Model: ...
-def create_model(
-    name: str,
-    *,
-    settings: Mapping[str, object] | None = None,
-    weights: StrPath | None = None,
-    num_classes: int | None = None,
-    in_channels: int | None = None,
-) -> nn.Module: ...
-def evaluate(
-    source: StrPath,
-    data: StrPath | None = None,
-    *,
-    quiet: bool = False,
-    workers: int | None = None,
-    procs: int | None = None,
-    settings: Mapping[str, object] | None = None,
-    machine: StrPath | None = None,
-    mode: Literal["eager", "compile", "trace"] | None = None,
-    engine: Literal["torch", "onnxruntime", "openvino", "auto"] | None = None,
-    int8: bool = False,
-    device: str | None = None,
-    model: str | None = None,
-    classes: StrPath | Sequence[StrPath] = (),
-    which: str = "latest",
-    ema: bool | None = None,
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
-    split: Literal["val", "test", "train"] | None = None,
-    classes_by_number: bool = False,
-    flip_tta: bool = False,
-    max_eval_steps: int | None = None,
-    out: StrPath | None = None,
-    tensorboard: bool = True,
-) -> Result[EvaluationReport]: ...
-def export(
-    source: StrPath,
-    out: StrPath | None = None,
-    *,
-    quiet: bool = False,
-    settings: Mapping[str, object] | None = None,
-    model: str | None = None,
-    classes: StrPath | Sequence[StrPath] = (),
-    which: str = "latest",
-    ema: bool | None = None,
-    format: Literal["safetensors", "torchvision", "onnx", "torch-export"] = "safetensors",
-    normalized_input: bool = False,
-    data: StrPath | None = None,
-    card: bool = True,
-) -> Export: ...
-def report(
-    runs: StrPath | Sequence[StrPath],
-    *,
-    out: StrPath | None = None,
-) -> Path: ...
-def convert(
+def audit(
     run: StrPath,
     *,
-    to: Literal["raport", "dllogger", "mllog", "study", "tensorboard"],
-    out: StrPath,
-) -> Converted: ...
-def list_recipes(
+    quiet: bool = False,
+    device: str | None = None,
+    sample: int = 5,
+    full: bool = False,
+    steps: str | None = None,
+    procs: int = 1,
+) -> AuditResult: ...
+def certify(
+    run: StrPath,
     *,
-    device_hours: str | None = None,
-    convert: bool = False,
-) -> Records[RecipeRow]: ...
-def list_models(
-    pattern: str = "*",
-) -> Records[ModelRow]: ...
+    quiet: bool = False,
+    out: StrPath | None = None,
+    key: StrPath | None = None,
+) -> Path: ...
+def verify(
+    file: StrPath,
+    *,
+    quiet: bool = False,
+    device: str | None = None,
+    depth: Literal["hashes", "sample", "full"] = "hashes",
+    run: StrPath | None = None,
+    key: StrPath | None = None,
+) -> Verification: ...
+def check(
+    recipe: StrPath | None = None,
+    *,
+    on_divergence: Literal["stop", "rollback"] | None = None,
+    on_corruption: Literal["stop", "rollback", "warn"] | None = None,
+    mode: Literal["eager", "compile", "trace"] | None = None,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    workers: int | None = None,
+    procs: int | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    device: str | None = None,
+    global_batch: int | None = None,
+    seed: int | None = None,
+    freeze: str | Sequence[str] = (),
+    max_bad_images: str | None = None,
+    max_time: str | None = None,
+    out: StrPath = "runs",
+    tensorboard: bool = True,
+    data: object | None = None,
+    model: object | None = None,
+    loss: object | None = None,
+    transforms: object | Sequence[object] = (),
+    optimizer: object | None = None,
+    schedule: object | None = None,
+    metrics: object | Sequence[object] = (),
+    observers: object | Sequence[object] = (),
+    weights: StrPath | None = None,
+    backbone_weights: StrPath | None = None,
+    reset_head: bool = False,
+    epochs: float | None = None,
+    lr: float | None = None,
+    max_steps: int | None = None,
+    steps: int | None = None,
+    max_eval_steps: int | None = None,
+    train_only: bool = False,
+    train_accuracy: bool = False,
+    allow_slow: bool = False,
+    deterministic: bool = False,
+    resume: StrPath | None = None,
+    config: StrPath | None = None,
+    smoke: bool = False,
+    checkpoints: bool = True,
+    profile_steps: str | None = None,
+    print_every: int | None = None,
+    track: str | Sequence[str] = (),
+    raport: StrPath | None = None,
+    dllogger: StrPath | None = None,
+) -> Repeatability: ...
+def doctor(
+    *,
+    quiet: bool = False,
+) -> Examination: ...
 def data_make(
     name: Literal["shapes"] = "shapes",
     *,
@@ -627,3 +505,198 @@ def data_get(
     out: StrPath | None = None,
     mirror: str = "",
 ) -> Path: ...
+def train(
+    recipe: StrPath | None = None,
+    *,
+    on_divergence: Literal["stop", "rollback"] | None = None,
+    on_corruption: Literal["stop", "rollback", "warn"] | None = None,
+    mode: Literal["eager", "compile", "trace"] | None = None,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    workers: int | None = None,
+    procs: int | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    device: str | None = None,
+    global_batch: int | None = None,
+    seed: int | None = None,
+    freeze: str | Sequence[str] = (),
+    max_bad_images: str | None = None,
+    max_time: str | None = None,
+    out: StrPath = "runs",
+    tensorboard: bool = True,
+    data: object | None = None,
+    model: object | None = None,
+    loss: object | None = None,
+    transforms: object | Sequence[object] = (),
+    optimizer: object | None = None,
+    schedule: object | None = None,
+    metrics: object | Sequence[object] = (),
+    observers: object | Sequence[object] = (),
+    weights: StrPath | None = None,
+    backbone_weights: StrPath | None = None,
+    reset_head: bool = False,
+    epochs: float | None = None,
+    lr: float | None = None,
+    max_steps: int | None = None,
+    steps: int | None = None,
+    max_eval_steps: int | None = None,
+    train_only: bool = False,
+    train_accuracy: bool = False,
+    allow_slow: bool = False,
+    deterministic: bool = False,
+    resume: StrPath | None = None,
+    config: StrPath | None = None,
+    smoke: bool = False,
+    checkpoints: bool = True,
+    profile_steps: str | None = None,
+    print_every: int | None = None,
+    track: str | Sequence[str] = (),
+    raport: StrPath | None = None,
+    dllogger: StrPath | None = None,
+) -> Run: ...
+def explain(
+    recipe: StrPath | None = None,
+    *,
+    on_divergence: Literal["stop", "rollback"] | None = None,
+    on_corruption: Literal["stop", "rollback", "warn"] | None = None,
+    mode: Literal["eager", "compile", "trace"] | None = None,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    workers: int | None = None,
+    procs: int | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    device: str | None = None,
+    global_batch: int | None = None,
+    seed: int | None = None,
+    freeze: str | Sequence[str] = (),
+    max_bad_images: str | None = None,
+    max_time: str | None = None,
+    out: StrPath = "runs",
+    tensorboard: bool = True,
+    data: object | None = None,
+    model: object | None = None,
+    loss: object | None = None,
+    transforms: object | Sequence[object] = (),
+    optimizer: object | None = None,
+    schedule: object | None = None,
+    metrics: object | Sequence[object] = (),
+    observers: object | Sequence[object] = (),
+    weights: StrPath | None = None,
+    backbone_weights: StrPath | None = None,
+    reset_head: bool = False,
+    epochs: float | None = None,
+    lr: float | None = None,
+    max_steps: int | None = None,
+    steps: int | None = None,
+    max_eval_steps: int | None = None,
+    train_only: bool = False,
+    train_accuracy: bool = False,
+    allow_slow: bool = False,
+    deterministic: bool = False,
+    resume: StrPath | None = None,
+    config: StrPath | None = None,
+    smoke: bool = False,
+    checkpoints: bool = True,
+    profile_steps: str | None = None,
+    print_every: int | None = None,
+    track: str | Sequence[str] = (),
+    raport: StrPath | None = None,
+    dllogger: StrPath | None = None,
+) -> Explanation: ...
+def list_runs(
+    folders: StrPath | Sequence[StrPath] = (),
+    *,
+    sort: Literal["age", "name", "size", "state", "result"] = "age",
+) -> Records[RunRow]: ...
+def clean_runs(
+    folders: StrPath | Sequence[StrPath] = (),
+    *,
+    quiet: bool = False,
+    what: Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]
+    | Sequence[Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]] = (
+        "leftovers",
+        "empty",
+        "smoke",
+        "checkpoints",
+    ),
+    older_than: str | None = None,
+    yes: bool = False,
+) -> Plan: ...
+def load(
+    source: StrPath,
+    *,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    mode: Literal["eager", "compile", "trace"] | None = None,
+    engine: str | None = None,
+    int8: bool = False,
+    device: str | None = None,
+    model: str | None = None,
+    classes: StrPath | Sequence[StrPath] = (),
+    which: str = "latest",
+    ema: bool | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+) -> Model: ...
+def create_model(
+    name: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+    weights: StrPath | None = None,
+    num_classes: int | None = None,
+    in_channels: int | None = None,
+) -> nn.Module: ...
+def evaluate(
+    source: StrPath,
+    data: StrPath | None = None,
+    *,
+    quiet: bool = False,
+    workers: int | None = None,
+    procs: int | None = None,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    mode: Literal["eager", "compile", "trace"] | None = None,
+    engine: str | None = None,
+    int8: bool = False,
+    device: str | None = None,
+    model: str | None = None,
+    classes: StrPath | Sequence[StrPath] = (),
+    which: str = "latest",
+    ema: bool | None = None,
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
+    split: Literal["val", "test", "train"] | None = None,
+    classes_by_number: bool = False,
+    flip_tta: bool = False,
+    max_eval_steps: int | None = None,
+    out: StrPath | None = None,
+    tensorboard: bool = True,
+) -> Result[EvaluationReport]: ...
+def export(
+    source: StrPath,
+    out: StrPath | None = None,
+    *,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    model: str | None = None,
+    classes: StrPath | Sequence[StrPath] = (),
+    which: str = "latest",
+    ema: bool | None = None,
+    format: str | None = None,
+    normalized_input: bool = False,
+    data: StrPath | None = None,
+    card: bool = True,
+) -> Export: ...
+def report(
+    runs: StrPath | Sequence[StrPath],
+    *,
+    out: StrPath | None = None,
+) -> Path: ...
+def list_recipes(
+    *,
+    device_hours: str | None = None,
+    convert: bool = False,
+) -> Records[RecipeRow]: ...
+def list_models(
+    pattern: str = "*",
+) -> Records[ModelRow]: ...

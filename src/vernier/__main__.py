@@ -8,15 +8,14 @@ def main() -> int:
     """Run the command of this process."""
     try:
         _open_closed_streams()
-        if sys.argv[1:2] == ["__complete"]:
-            from .cli.completion import print_answer
-
-            return print_answer(sys.argv[2:])
         from vernier import signals
 
         if training := sys.argv[1:2] in (["train"], ["finetune"]):
             signals.catch_from_start()
-        signals.unblock()
+        import signal
+
+        # A launcher blocks signals in the processes that it starts, until they have their handlers.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
         from .cli import main as run_command
         from .report.live.terminal import protect_streams
 
@@ -24,7 +23,7 @@ def main() -> int:
         signals.unwind_from_now()
         code = run_command()
         if not training:
-            signals.end_quietly()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while Python ends prints no traceback
         return code
     except KeyboardInterrupt:
         sys.stderr.write("vernier: interrupted\n")

@@ -70,7 +70,7 @@ class Address:
         return its.path.rstrip("/") == path or its.path.startswith(f"{path}/")
 
 
-def split_address(text: str) -> Address:
+def _split_address(text: str) -> Address:
     """Separate an address from its credentials. Raises ConfigError where it cannot be told what belongs to them."""
     try:
         parts = urlsplit(text)
@@ -119,7 +119,7 @@ def take_credentials(words: Sequence[str]) -> list[str]:
     """The words of a command line without credentials: the addresses in them go to $VERNIER_ADDRESSES, as typed."""
 
     def take(match: re.Match[str]) -> str:
-        address = split_address(match[0])
+        address = _split_address(match[0])
         addresses = os.environ.get(VARIABLE, "").split()
         if match[0] not in addresses:  # what was typed last counts
             os.environ[VARIABLE] = " ".join([match[0], *addresses])
@@ -129,7 +129,7 @@ def take_credentials(words: Sequence[str]) -> list[str]:
 
 
 def _listed() -> list[Address]:
-    return [split_address(text) for text in os.environ.get(VARIABLE, "").split() if "://" in text]
+    return [_split_address(text) for text in os.environ.get(VARIABLE, "").split() if "://" in text]
 
 
 def with_credentials(public: str) -> Address:
@@ -142,7 +142,7 @@ def with_credentials(public: str) -> Address:
 
 def refuse_credentials(text: str, setting: str) -> None:
     """Raise ConfigError for an address with credentials in a place that is recorded."""
-    if "://" in text and (address := split_address(text)).has_credentials:
+    if "://" in text and (address := _split_address(text)).has_credentials:
         raise ConfigError(
             f"{setting} has a password or token in it, and files of settings are copied and shared. Write "
             f"{address.public} there, and give the address with its credentials as "
@@ -168,7 +168,7 @@ def redact_addresses(text: str) -> str:
 
 def _public_or_hidden(text: str) -> str:
     try:
-        return split_address(text).public
+        return _split_address(text).public
     except ConfigError:
         return f"{text.partition('://')[0]}://{HIDDEN}" if "@" in text else text
 
@@ -179,7 +179,7 @@ def _secrets(variables: tuple[str, ...]) -> list[str]:
     secrets: set[str] = set()
     for text in " ".join(variables).split():
         with suppress(ConfigError):
-            address = split_address(text) if "://" in text else Address("")
+            address = _split_address(text) if "://" in text else Address("")
             values = [piece.partition("=")[::2] for piece in re.split("[&;]", address.query)]
             secrets |= {value for name, value in values if _is_secret(name, value)}
             secrets |= {address.password or address.user}
@@ -217,7 +217,7 @@ def check_allowed(public: str) -> None:
     if scheme not in SCHEMES or "::" in public:
         raise ConfigError(f"Cannot read {redact(public)}: an address begins with one of {', '.join(SCHEMES)}, and ://.")
     public = public.rstrip("/")
-    if is_allowed(public):
+    if _is_allowed(public):
         return
     origin = _ORIGINS.get(public)
     raise ConfigError(
@@ -227,7 +227,7 @@ def check_allowed(public: str) -> None:
     )
 
 
-def is_allowed(public: str) -> bool:
+def _is_allowed(public: str) -> bool:
     """Whether an address lies below one that was typed, now or earlier, or allowed in the variable."""
     return any(address.covers(public) for address in (*_listed(), *_typed_before()))
 
@@ -258,7 +258,7 @@ def _typed_before() -> list[Address]:
     addresses = []
     for line in lines:
         with suppress(ConfigError):
-            addresses.append(split_address(line))
+            addresses.append(_split_address(line))
     return addresses
 
 
@@ -269,7 +269,7 @@ def check_redirect(start: str, target: str) -> None:
         return
     upgraded = (before.scheme, after.scheme) == ("http", "https") and before.hostname == after.hostname
     default = (before.port or 80, after.port or 443) == (80, 443)
-    if (upgraded and default) or (after.scheme in _WEB and is_allowed(split_address(target).public)):
+    if (upgraded and default) or (after.scheme in _WEB and _is_allowed(_split_address(target).public)):
         return
     raise ConfigError(
         f"{redact(start)} leads to {redact(target)}, another server, and is not followed. If you trust that one, put "

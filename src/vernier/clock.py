@@ -30,13 +30,6 @@ def file_stamp() -> str:
     return dt.datetime.now().strftime("%Y%m%d-%H%M%S")
 
 
-def duration(seconds: float) -> str:
-    """Write a duration as 1:02:03 or 2:03."""
-    minutes, secs = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
-
-
 class Stopwatch:
     """Seconds spent by purpose; what no purpose claims is visible as the rest of the total. Survives restarts."""
 

@@ -5,7 +5,7 @@ Parts of Vernier plug in as outside packages do. Kinds of device are found by `d
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
@@ -18,9 +18,8 @@ T = TypeVar("T")
 def load_plugin(group: str, setting: str, name: str, default: str) -> Any:
     """The object of the entry point that a setting names. Raises ConfigError, with the setting's default as what would
     work, if no package offers it or if its code fails."""
-    entries = entry_points(group=group, name=name)
     # A built-in name keeps its meaning whatever else is installed.
-    entry = min(entries, key=lambda each: not each.value.startswith("vernier."), default=None)
+    entry = next((each for each in _entries(group) if each.name == name), None)
     why = f"no installed package offers it (entry point {name} of {group})"
     if entry is not None:
         try:
@@ -36,9 +35,24 @@ def load_group(group: str, kind: type[T]) -> dict[str, T]:
     return {name: plugin for name, plugin in _loaded(group)[0].items() if isinstance(plugin, kind)}
 
 
+@cache
+def plugin_names(*groups: str) -> tuple[str, ...]:
+    """The names that installed packages offer in these groups, Vernier's own first; no code of theirs is loaded."""
+    # Settings are checked thousands of times, and a search of all installed packages takes 10 ms.
+    return tuple(dict.fromkeys(entry.name for group in groups for entry in _entries(group)))
+
+
 def only_plugin(group: str) -> Any:
     """The plug-in of a group that has one at a time, Vernier's own first; None without any."""
     return next(iter(_loaded(group)[0].values()), None)
+
+
+def needed_plugin(group: str, setting: str, value: object) -> Any:
+    """The same for a setting or option that cannot do without. Raises ConfigError if there is none."""
+    if (plugin := only_plugin(group)) is None:
+        what = f"{given(setting, value)}: no installed package offers it ({group})."
+        raise ConfigError(f"{what}{describe_failures(group)}")
+    return plugin
 
 
 @cache
@@ -57,10 +71,14 @@ def describe_failures(group: str) -> str:
     return f" Could not be loaded: {'; '.join(failed)}." if failed else ""
 
 
+def _entries(group: str) -> list[EntryPoint]:
+    return sorted(entry_points(group=group), key=lambda each: (not each.value.startswith("vernier."), each.name))
+
+
 @cache
 def _loaded(group: str) -> tuple[dict[str, Any], list[str]]:
     plugins, failed = dict[str, Any](), list[str]()
-    for entry in sorted(entry_points(group=group), key=lambda each: not each.value.startswith("vernier.")):
+    for entry in _entries(group):
         try:
             plugins.setdefault(entry.name, entry.load())
         except Exception as error:  # a package may raise anything while it is imported

@@ -45,9 +45,18 @@ class Stream(IntEnum):
     """Which image stands in for an unreadable one."""
     PACK = 12
     """Order in which `vernier data prepare` writes samples into shards."""
+    EVAL_PART = 20
+    """Which images a shortened evaluation takes."""
+    SPOT_CHECK = 21
+    """Which shards are computed twice, and by whom."""
+    OWN_TRANSFORM = 22
+    """Transforms of users."""
+    OWN_STEP = 23
+    """What models and losses of users draw from PyTorch's own generator."""
 
 
 def _mix(x: U64) -> U64:
+    # The constants of splitmix64 (Steele, Lea, Flood 2014): every input bit flips each output bit half the time.
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     out: U64 = x ^ (x >> np.uint64(31))
@@ -58,6 +67,7 @@ def key(*parts: int) -> int:
     """A 64-bit key that differs when any of the parts, or their order, does."""
     state = 0
     for part in parts:
+        # The same mixing in Python integers, which do not overflow: hence the masks.
         state = ((state ^ (part & _MASK)) + _GOLDEN) & _MASK
         state ^= state >> 30
         state = state * 0xBF58476D1CE4E5B9 & _MASK
@@ -69,14 +79,17 @@ def key(*parts: int) -> int:
 
 def uniform(at: int, indices: npt.ArrayLike, count: int) -> npt.NDArray[np.float64]:
     """`count` numbers in [0, 1) for each index, as a [len(indices), count] array; `at` is a `key`."""
+    # + 1, because zero times the golden ratio is zero: index 0 would get the bare key.
     rows = _mix((np.asarray(indices, dtype=np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) ^ np.uint64(at))
     columns = (np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN))[None, :]
     bits = _mix(rows[:, None] + columns)
+    # A double has 53 bits: of the 64, the best mixed are kept, so that 1.0 is never reached.
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permuted(at: int, positions: npt.ArrayLike, size: int) -> npt.NDArray[np.int64]:
     """Which item of `size` stands at each position of the shuffled order that the key `at` names."""
+    # A Feistel network permutes an even number of bits; the smallest such range is below four times the size.
     half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << half_bits) - 1)
     shift = np.uint64(half_bits)
@@ -90,6 +103,7 @@ def permuted(at: int, positions: npt.ArrayLike, size: int) -> npt.NDArray[np.int
 
     out = scramble(np.asarray(positions, dtype=np.uint64))
     outside = out >= size
+    # Cycle walking: a position outside the set is permuted again until it is inside, which keeps the order one to one.
     while outside.any():
         out[outside] = scramble(out[outside])
         outside = out >= size

@@ -51,11 +51,6 @@ def catch_from_start() -> None:
     _thread.start_new_thread(_enforce, (reader, _thread.get_ident()))
 
 
-def unblock() -> None:
-    """A launcher blocks signals in the processes that it starts, until they have their handlers."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-
-
 def unwind_from_now() -> None:
     """From now on there may be something to close: a signal raises StopRequested in the main thread."""
     _Start.unwinds = True
@@ -83,11 +78,6 @@ def _end_after_training(number: int, frame: FrameType | None) -> None:
         os.write(2, f"vernier: stopped by {signal.Signals(number).name}: run the same command to finish\n".encode())
     finally:
         os._exit(EXIT_STOPPED)
-
-
-def end_quietly() -> None:
-    """The command is done: Ctrl-C while Python ends prints no traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def pending_stop() -> str | None:

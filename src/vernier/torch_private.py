@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache, partialmethod
 from typing import Any
 
@@ -105,21 +105,16 @@ def plain(cls: Any) -> Any:
     return type(cls.__name__, (cls,), {**methods, "step": torch.no_grad()(methods["step"])})
 
 
-@dataclass(frozen=True)
-class CompilerCounters:
-    """What torch.compile has done in this process: graphs, and seconds in forward and backward compilation."""
+def compiler_counters() -> tuple[int, float]:
+    """The graphs that torch.compile has made in this process, and its seconds in forward and backward compilation.
 
-    graphs: int
-    seconds: float
-
-
-def compiler_counters() -> CompilerCounters:
-    """There is no public count of compilations or of their time."""
+    There is no public count of compilations or of their time.
+    """
     from torch._dynamo import utils
 
     times = utils.compilation_time_metrics
     seconds = sum(sum(times.get(name, ())) for name in ("_compile.compile_inner", "backward._backward_impl"))
-    return CompilerCounters(int(utils.counters["stats"]["unique_graphs"]), float(seconds))
+    return int(utils.counters["stats"]["unique_graphs"]), float(seconds)
 
 
 def patch_inductor(**settings: Any) -> AbstractContextManager[Any]:

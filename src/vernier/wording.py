@@ -29,22 +29,6 @@ def two_digits(value: float) -> str:
     return f"{round(value, decimals):,.{max(0, decimals)}f}"
 
 
-def rough_duration(seconds: float) -> str:
-    """A duration in the unit people would use: 45 s, 12 min, 3.5 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
-
-
-def size_text(size_bytes: float) -> str:
-    """Disk space: 0 B, 12 kB, 3.4 MB, 120 MB, 1.2 GB."""
-    units = ["B", "kB", "MB", "GB", "TB"]
-    while size_bytes >= 999.5 and len(units) > 1:
-        size_bytes, units = size_bytes / 1000, units[1:]
-    decimals = 1 if size_bytes < 9.95 and len(units) < 4 else 0
-    return f"{size_bytes:.{decimals}f} {units[0]}"
-
-
 _STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters: colours, titles, the cursor, overwriting a line
     r"\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # direction of text, invisible marks

@@ -6,7 +6,7 @@ from typing import Any
 
 import vernier
 from tests.conftest import REPO
-from vernier.api.functions import options_in_python
+from vernier.api.functions import _options_in_python
 from vernier.api.reports import report
 from vernier.requests.declaring import Request, default_text, description_of, summary_of
 
@@ -85,8 +85,8 @@ def _options(cls: type[Request]) -> str:
     """What the arguments mean: those of a command are explained on its page."""
     if cls.command:
         return f"\nOptions: [vernier {cls.command}](commands.md#vernier-{cls.command.replace(' ', '-')}).\n"
-    options = options_in_python(cls)
-    rows = [f"| `{each.name}` | {_cell(each.declared.help)} | {_cell(default_text(each))} |" for each in options]
+    options = _options_in_python(cls)
+    rows = [f"| `{each.name}` | {_cell(each.help)} | {_cell(default_text(each))} |" for each in options]
     return "\n".join(["\n| option | meaning | default |", "|---|---|---|", *rows, ""]) if rows else ""
 
 

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from vernier.api.crossing import FLAG, read_request, request_file
+from vernier.api.crossing import FLAG, _request_file, read_request
 from vernier.api.session import Session
 from vernier.api.wording import PythonWords
 from vernier.cli.wording import ShellWords
 from vernier.errors import ConfigError
-from vernier.requests.reports import Convert
+from vernier.lab.requests.comparing import Convert
 
 MADE = Convert(run="runs/a", to="mllog", out="x")
 
 
 def test_a_request_is_the_same_on_the_other_side() -> None:
     session = Session(ShellWords(Convert, MADE, {"out": "-o"}))
-    with request_file(MADE, session, json=True) as words:
+    with _request_file(MADE, session, json=True) as words:
         assert words[:2] == ["convert", FLAG]
         assert read_request(Convert, Path(words[2])) == (
             Convert(run="runs/a", to="mllog", out="x", json=True),
@@ -28,7 +28,7 @@ def test_a_request_is_the_same_on_the_other_side() -> None:
 
 
 def test_a_request_of_python_is_marked() -> None:
-    with request_file(MADE, Session(PythonWords(Convert, MADE))) as words:
+    with _request_file(MADE, Session(PythonWords(Convert, MADE))) as words:
         assert read_request(Convert, Path(words[2]))[1]
 
 

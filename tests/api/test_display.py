@@ -8,7 +8,7 @@ import pytest
 
 import vernier as v
 from tests.report.bench_results import bench_run
-from vernier.api.display import frame_of_paths
+from vernier.api.display import frame
 
 
 def test_one_page_about_runs_benchmarks_and_folders(tiny_run: v.Run, tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_one_page_about_runs_benchmarks_and_folders(tiny_run: v.Run, tmp_path: P
 
 
 def test_a_frame_holds_a_whole_page_of_the_chosen_sections(tiny_run: v.Run) -> None:
-    html = frame_of_paths("caption & more", [tiny_run.path], ("training", "glance"))
+    html = frame("caption & more", [tiny_run.path], ("training", "glance"))
     assert html.startswith('<pre style="white-space:pre-wrap">caption &amp; more</pre><iframe srcdoc="')
     (page,) = re.findall(r'srcdoc="([^"]*)"', html)
     inside = unescape(page)
@@ -37,6 +37,4 @@ def test_a_frame_holds_a_whole_page_of_the_chosen_sections(tiny_run: v.Run) -> N
 
 
 def test_where_there_is_nothing_to_show_the_caption_stands_alone(tmp_path: Path) -> None:
-    assert frame_of_paths("a run", [tmp_path / "gone"], ("training",)) == (
-        '<pre style="white-space:pre-wrap">a run</pre>'
-    )
+    assert frame("a run", [tmp_path / "gone"], ("training",)) == ('<pre style="white-space:pre-wrap">a run</pre>')

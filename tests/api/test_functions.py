@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from vernier.api.functions import annotation_of, bind, docstring_of, function, options_in_python
+from vernier.api.functions import _annotation_of, _bind, _docstring_of, _options_in_python, function
 from vernier.api.session import Session
 from vernier.errors import ConfigError, RunFailed
 from vernier.references import given, use
@@ -21,7 +21,7 @@ class Tool(Request):
     time: Duration = option("10m", help="Time.", names=("--minutes",), bare="m")
     tolerance: Fraction = option("1%", help="Tolerance.")
     out: str = option("runs", help="Folder.", names=("--output",))
-    device: str | None = option(None, help="Device.", values={"gpu": "cuda"})
+    device: str | None = option(None, help="Device.", sets="machine.device")
     settings: Assignments = option((), help="Settings.")
     quiet: bool = option(False, help="Quiet.")
     json: bool = option(False, help="JSON.", edge="shell")
@@ -51,7 +51,7 @@ def test_the_signature_has_values_and_no_options_of_the_shell() -> None:
     assert "json" not in parameters
     assert "quiet: Quiet." in str(tool.__doc__)
     assert tool.__name__ == "tool"
-    assert next(each.name for each in options_in_python(Tool)) == "recipe"
+    assert next(each.name for each in _options_in_python(Tool)) == "recipe"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_signature_has_values_and_no_options_of_the_shell() -> None:
 def test_annotations_say_what_python_takes(name: str, annotation: str) -> None:
     each = option_of(Tool, name)
     assert each is not None
-    assert annotation_of(each) == annotation
+    assert _annotation_of(each) == annotation
 
 
 def test_errors_are_in_the_words_of_python_and_without_inner_frames() -> None:
@@ -106,5 +106,5 @@ def test_arguments_by_position_are_counted() -> None:
         tool("a", "b")
     with pytest.raises(ConfigError):
         tool("a", recipe="b")
-    assert bind(Tool, "tool", ("a",), {}).recipe == "a"
-    assert docstring_of(Tool).startswith("Do something.")
+    assert _bind(Tool, "tool", ("a",), {}).recipe == "a"
+    assert _docstring_of(Tool).startswith("Do something.")

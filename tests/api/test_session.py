@@ -7,8 +7,8 @@ import pytest
 
 from vernier.api.session import Session, in_notebook
 from vernier.api.wording import PythonWords
+from vernier.lab.requests.comparing import Convert
 from vernier.references import use
-from vernier.requests.reports import Convert
 
 
 @pytest.fixture

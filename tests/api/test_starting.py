@@ -11,18 +11,14 @@ from vernier.api import starting
 from vernier.api.session import Session
 from vernier.api.starting import (
     change,
-    check_before_start,
-    check_weights,
     count_processes,
     fetch_weights,
     load_torch,
     machine_file,
-    refuse_unclear_batch,
     sigterm_as_interrupt,
     silence_profiler,
     unchanged_torch,
 )
-from vernier.cli.wording import ShellWords
 from vernier.config import Config, override
 from vernier.errors import ConfigError
 from vernier.requests.training import Train
@@ -39,42 +35,6 @@ def test_the_profiler_is_silenced_unless_the_user_decided(monkeypatch: pytest.Mo
     monkeypatch.delenv("TORCH_CPP_LOG_LEVEL")
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "named"),
-    [
-        ("machine.procs", 3, "global_batch"),
-        ("model.weights", "/no/such.pth", "model.weights = /no/such.pth"),
-        ("model.backbone_weights", "/tmp", "model.backbone_weights = /tmp"),
-        ("model.freeze", ["lyaer1"], "layer1"),
-        ("data.max_bad_images", "many", "many"),
-        ("data.source", "/no/such", "/no/such"),
-    ],
-)
-def test_what_needs_no_torch_is_refused_before_anything_starts(
-    setting: str, value: object, named: str, tmp_path: Path
-) -> None:
-    config = override(override(Config(), "data.source", "shapes"), setting, value)
-    with pytest.raises(ConfigError, match=named):
-        check_before_start(config, tmp_path / "runs", None, SESSION, detector=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_training_that_can_start_is_left_alone(tmp_path: Path) -> None:
-    config = override(override(Config(), "data.source", "shapes"), "global_batch", 8)
-    check_before_start(config, tmp_path / "runs", None, SESSION, detector=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_published_weights_of_a_new_run_are_fetched_before_it_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetched: list[str] = []
-    monkeypatch.setattr(starting, "fetch_pretrained", lambda name, progress: fetched.append(name))
-    config = override(override(Config(), "data.source", "shapes"), "model.weights", "torchvision:resnet50-v2")
-    check_before_start(override(config, "global_batch", 8), tmp_path / "runs", None, SESSION, detector=False)
-    assert fetched == ["torchvision:resnet50-v2"]
-
-
 def test_fetching_weights_names_their_address(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -82,15 +42,6 @@ def test_fetching_weights_names_their_address(
     monkeypatch.setattr(starting, "fetch_pretrained", lambda name, progress: tmp_path / name)
     assert fetch_weights("torchvision:resnet18", Session(Words(None))) == tmp_path / "torchvision:resnet18"
     assert "fetching torchvision:resnet18 from https://" in capsys.readouterr().err
-
-
-def test_weights_are_a_file_a_checkpoint_of_tensorflow_or_published(tmp_path: Path) -> None:
-    (tmp_path / "model.ckpt-7.index").touch()
-    for value in (__file__, str(tmp_path / "model.ckpt-7"), str(tmp_path), "torchvision:resnet50-v2"):
-        check_weights("weights", value)
-    with pytest.raises(ConfigError) as caught:
-        check_weights("weights", str(tmp_path / "missing.pth"))
-    assert caught.value.given == {"weights": str(tmp_path / "missing.pth")}
 
 
 def test_options_machine_file_and_settings_change_the_configuration(tmp_path: Path) -> None:
@@ -106,17 +57,6 @@ def test_options_machine_file_and_settings_change_the_configuration(tmp_path: Pa
 def test_processes_are_started_here_if_there_are_several_and_no_launcher(procs: int, to_start: int) -> None:
     config, started = count_processes(override(Config(), "machine.procs", procs))
     assert (config.machine.procs, started) == (procs, to_start)
-
-
-def test_a_batch_that_could_mean_two_things_is_refused() -> None:
-    request = Train(global_batch=8)
-    typed = Session(ShellWords(Train, request, {"global_batch": "--batch-size"}))
-    with pytest.raises(ConfigError) as caught:
-        refuse_unclear_batch(2, typed)
-    assert list(caught.value.given) == ["global_batch"]
-    assert ("machine.process_batch", "N") in caught.value.works
-    refuse_unclear_batch(1, typed)
-    refuse_unclear_batch(2, Session(ShellWords(Train, request)))
 
 
 def test_sigterm_acts_like_ctrl_c_while_entered() -> None:

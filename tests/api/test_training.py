@@ -11,11 +11,17 @@ import pytest
 
 import vernier as v
 from tests.api.conftest import TINY
-from vernier.api import training
+from vernier.api import starting, training
+from vernier.api.session import Session
+from vernier.api.training import _check_weights, _refuse_unclear_batch
+from vernier.cli.wording import ShellWords
+from vernier.config import Changed, Config, override
 from vernier.engine.processes import launch
 from vernier.engine.processes.launch import LocalRun
 from vernier.records.events import StepEvent
 from vernier.report.live.console import ConsoleObserver
+from vernier.requests.training import Train
+from vernier.requests.wording import Words
 
 
 def test_a_training_returns_its_run_and_changes_nothing_of_the_session(tiny_run: v.Run) -> None:
@@ -215,3 +221,64 @@ def test_the_end_of_processes_is_that_of_a_training_in_this_one(
     monkeypatch.setattr(training, "run_in_processes", lambda *_: ended)
     with pytest.raises(error, match=message):
         v.train(data=shapes, out=tmp_path, procs=2, **TINY)
+
+
+def _check(config: Config, tmp_path: Path) -> None:
+    start = training.Training(changed=Changed(config=config), warnings=(), out=tmp_path / "runs")
+    start.check(Session(Words(None), quiet=True))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "named"),
+    [
+        ("machine.procs", 3, "global_batch"),
+        ("model.weights", "/no/such.pth", "model.weights = /no/such.pth"),
+        ("model.backbone_weights", "/tmp", "model.backbone_weights = /tmp"),
+        ("model.freeze", ["lyaer1"], "layer1"),
+        ("data.max_bad_images", "many", "many"),
+        ("data.source", "/no/such", "/no/such"),
+    ],
+)
+def test_what_needs_no_torch_is_refused_before_anything_starts(
+    setting: str, value: object, named: str, tmp_path: Path
+) -> None:
+    config = override(override(Config(), "data.source", "shapes"), setting, value)
+    with pytest.raises(v.ConfigError, match=named):
+        _check(config, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_training_that_can_start_is_left_alone(tmp_path: Path) -> None:
+    config = override(override(Config(), "data.source", "shapes"), "global_batch", 8)
+    _check(config, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_published_weights_of_a_new_run_are_fetched_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+    monkeypatch.setattr(starting, "fetch_pretrained", lambda name, progress: fetched.append(name))
+    config = override(override(Config(), "data.source", "shapes"), "model.weights", "torchvision:resnet50-v2")
+    _check(override(config, "global_batch", 8), tmp_path)
+    assert fetched == ["torchvision:resnet50-v2"]
+
+
+def test_weights_are_a_file_a_checkpoint_of_tensorflow_or_published(tmp_path: Path) -> None:
+    (tmp_path / "model.ckpt-7.index").touch()
+    for value in (__file__, str(tmp_path / "model.ckpt-7"), str(tmp_path), "torchvision:resnet50-v2"):
+        _check_weights("weights", value)
+    with pytest.raises(v.ConfigError) as caught:
+        _check_weights("weights", str(tmp_path / "missing.pth"))
+    assert caught.value.given == {"weights": str(tmp_path / "missing.pth")}
+
+
+def test_a_batch_that_could_mean_two_things_is_refused() -> None:
+    request = Train(global_batch=8)
+    typed = Session(ShellWords(Train, request, {"global_batch": "--batch-size"}))
+    with pytest.raises(v.ConfigError) as caught:
+        _refuse_unclear_batch(2, typed)
+    assert list(caught.value.given) == ["global_batch"]
+    assert ("machine.process_batch", "N") in caught.value.works
+    _refuse_unclear_batch(1, typed)
+    _refuse_unclear_batch(2, Session(ShellWords(Train, request)))

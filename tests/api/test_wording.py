@@ -6,8 +6,8 @@ import pytest
 
 from vernier.api.wording import Interrupted, PythonWords, in_python_words, python_errors
 from vernier.errors import ConfigError
+from vernier.lab.requests.comparing import Convert
 from vernier.references import given, use
-from vernier.requests.reports import Convert
 
 
 def test_methods_raise_their_errors_worded() -> None:

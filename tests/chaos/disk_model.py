@@ -139,14 +139,12 @@ class Disk:
         assert old.parent == new.parent, "a rename between folders is not modelled"
         self._change(record.path, (old.name, None), (new.name, self._find(record.path)))
 
-    def _sync(self, path: str) -> None:
-        node = self.nodes[found] if (found := self._find(path)) is not None else None
+    def _sync_node(self, node: Folder | File) -> None:
         if isinstance(node, Folder):
             node.durable = dict(node.current)
-            node.pending = []
-        elif node is not None:
+        else:
             node.durable = node.current
-            node.pending = []
+        node.pending = []
 
     def replay(self, record: Record) -> bool:
         """Carry out an operation that succeeded; whether it changed what the disk may hold."""
@@ -168,8 +166,12 @@ class Disk:
                 self._change(record.path, (name, self._new(Folder())))
             case "unlink" | "rmdir":
                 self._change(record.path, (name, None))
+            case "sync" if record.other:  # sync(2)
+                for node in self.nodes:
+                    self._sync_node(node)
             case "sync":
-                self._sync(record.path)
+                if (found := self._find(record.path)) is not None:
+                    self._sync_node(self.nodes[found])
             case "other":
                 raise AssertionError(f"the model knows no such operation: {record}")
             case _:

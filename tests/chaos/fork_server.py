@@ -33,14 +33,14 @@ PRELOADED = (
     "hotcoco",
     "simplejpeg",
     "PIL.Image",
-    "vernier.cli.data",
+    "vernier.compat.preparing.cli",
     "vernier.cli.training",
-    "vernier.data.preparing.shards",
-    "vernier.data.preparing.verify",
+    "vernier.compat.preparing.packing",
+    "vernier.compat.preparing.verify",
     "vernier.data.shapes",
     "vernier.engine.training.checkpoints.resume",
     "vernier.engine.training.session",
-    "vernier.report.live.trackers",
+    "vernier.compat.trackers.sinks",
 )
 LEAVE_S = 60.0
 """How long the processes that a kill has orphaned may take to leave."""
@@ -293,7 +293,7 @@ def _serve() -> None:
     """Answer requests until the end of the input."""
     from importlib import import_module
 
-    for name in PRELOADED:
+    for name in (*PRELOADED, "tests.chaos.traced_commands"):
         import_module(name)
     gc.collect()
     gc.freeze()  # the children need not look at what they inherit
@@ -348,9 +348,11 @@ def _run(request: dict[str, Any]) -> NoReturn:
     os.environ.update(request["environ"])
     import torch
 
+    from tests.chaos.traced_commands import use_test_sets
     from vernier.__main__ import main
 
     torch.set_num_threads(1)
+    use_test_sets()
     sys.argv = ["vernier", *request["start"]]
     code = 1
     try:

@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .commands import COMMANDS
 from .fork_server import ForkServer, Session, StillRunning, fork_server, kill, start_command
 from .results import Result, differences, leftovers
 from .scenarios import MOMENTS, SCENARIOS, Data, Scenario, View
@@ -66,6 +67,8 @@ class Chain:
     at: Counter[str] = field(default_factory=Counter)
     failure: str = ""
     leftovers: list[str] = field(default_factory=list)
+    finished: Result = field(default_factory=dict)
+    """What the sessions so far had finished."""
 
 
 @dataclass
@@ -119,6 +122,7 @@ class Harness:
                     break
             if not self.scenario.is_complete(out, self.reference) and (code := self._start(out).wait()):
                 raise ChainFailed(f"the session that nobody disturbed ended with {code}\n{self._log_tail(out)}")
+            self._note_finished(chain, out)
         except (ChainFailed, StillRunning) as failure:
             chain.failure = f"{out}: {failure}"
             return chain
@@ -146,9 +150,17 @@ class Harness:
         if not killed and code:
             raise ChainFailed(f"a session ended by itself with {code}\n{self._log_tail(out)}")
         if killed:
+            self._note_finished(chain, out)
             chain.kills += 1
             chain.at.update(_activities(view, resumed=chain.kills > 1))
         return killed and not self.scenario.is_complete(out, self.reference)
+
+    def _note_finished(self, chain: Chain, out: Path) -> None:
+        """Raise ChainFailed for a part that was finished before and is now another one."""
+        now = self.scenario.finished(out)
+        if repeated := [name for name, part in chain.finished.items() if now.get(name, part) != part]:
+            raise ChainFailed(f"done again: {', '.join(repeated)}")
+        chain.finished |= now
 
     def _kill(self, session: Session) -> bool:
         """Kill the victims; False where there was none left."""
@@ -220,9 +232,10 @@ def table(tallies: dict[str, Tally]) -> str:
 
 
 def _chosen(names: list[str]) -> list[Scenario]:
-    chosen = [s for s in SCENARIOS if not names or any(name in s.name for name in names)]
+    everything = [*SCENARIOS, *COMMANDS]
+    chosen = [s for s in everything if not names or any(name in s.name for name in names)]
     if not chosen:
-        raise SystemExit(f"No scenario has {' or '.join(names)} in its name: {', '.join(s.name for s in SCENARIOS)}.")
+        raise SystemExit(f"No scenario has {' or '.join(names)} in its name: {', '.join(s.name for s in everything)}.")
     return chosen
 
 

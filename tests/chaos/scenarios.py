@@ -62,21 +62,27 @@ class Scenario:
     victims: tuple[Victims, ...] = ("process",)
     moments: tuple[str, ...] = ()
     is_training: bool = True
+    outcome: Callable[[Path], Result] | None = None
+    """What a finished command left, where that is neither a training nor a folder of equal files."""
     fill: Callable[[Data, Path], None] = field(default=lambda _data, _out: None)
     """Puts into the folder what must be there before the first session."""
+    finished: Callable[[Path], Result] = field(default=lambda _out: {})
+    """Parts that are done and must not be done again, where what is measured is never the same twice."""
 
     def arguments(self, data: Data, out: Path) -> list[str]:
         return [word.format(data=data.folder, out=out) for word in self.words]
 
     def environ(self, out: Path) -> Mapping[str, str]:
-        return {"VERNIER_HOME": str(out / "home")}
+        return {"VERNIER_HOME": str(out / "home"), "VERNIER_TEST_MIRROR": str(out / "mirror")}
 
     def result(self, out: Path) -> Result:
+        if self.outcome is not None:
+            return self.outcome(out)
         return training_result(out) if self.is_training else tree_result(out)
 
     def is_complete(self, out: Path, reference: Result) -> bool:
         """Whether a killed session had done all its work."""
-        return bool(finished_runs(out)) if self.is_training else tree_result(out) == reference
+        return bool(finished_runs(out)) if self.is_training else self.result(out) == reference
 
 
 # ------------------------------------------------------------------------------------------------------------ moments
@@ -179,6 +185,7 @@ MOMENTS: dict[str, Callable[[random.Random], tuple[Reached, float]]] = {
     "evaluating": lambda dice: (View.is_evaluating, 0.03),
     "resumed": lambda dice: (lambda view: bool(view.events()), 0.05),
     "ending": lambda dice: (lambda view: ("step", view.last_step) in view.events(), 0.1),
+    "any time": lambda dice: (lambda view: True, 15.0),
     "writing": lambda dice: (lambda view: bool(view.temporaries()), 0.02),
     "next file": lambda dice: (View.grew, 0.02),
 }

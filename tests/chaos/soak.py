@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from tests.conftest import TINY
-from vernier.measure.estimates import t_quantile
+from vernier.measure.estimates import _t_quantile
 from vernier.records.events import StepEvent
 from vernier.store import find_runs
 
@@ -273,7 +273,7 @@ def memory_slope(samples: list[Sample]) -> tuple[float, float] | None:
         return None
     slope = sum(xy for _, xy in sums) / total
     spread = sum((xy - slope * xx) ** 2 for xx, xy in sums) ** 0.5 / total * (len(sums) / (len(sums) - 1)) ** 0.5
-    return 3600 * slope, 3600 * spread * t_quantile(0.95, len(sums) - 1)
+    return 3600 * slope, 3600 * spread * _t_quantile(0.95, len(sums) - 1)
 
 
 def growth(samples: list[Sample], name: str) -> tuple[int, int, int]:

@@ -27,14 +27,14 @@ IMPORTED = (
     "hotcoco",
     "simplejpeg",
     "PIL.JpegImagePlugin",
-    "vernier.report.exports",
+    "vernier.lab.logs.exports",
     "vernier.cli.training",
     "vernier.data.shapes",
     "vernier.engine.inference.evaluate",
     "vernier.engine.training.checkpoints.resume",
     "vernier.engine.training.session",
-    "vernier.report.live.trackers",
-    "vernier.report.logs.reading",
+    "vernier.compat.trackers.sinks",
+    "vernier.lab.logs.reading",
 )
 
 

@@ -81,7 +81,7 @@ static const int WATCHED[] = {
     SYS_open, SYS_openat, SYS_creat, SYS_openat2, SYS_read, SYS_pread64, SYS_readv, SYS_write, SYS_pwrite64,
     SYS_writev, SYS_pwritev, SYS_truncate, SYS_ftruncate, SYS_fallocate, SYS_rename, SYS_renameat, SYS_renameat2,
     SYS_link, SYS_linkat, SYS_symlink, SYS_symlinkat, SYS_unlink, SYS_unlinkat, SYS_mkdir, SYS_mkdirat, SYS_rmdir,
-    SYS_fsync, SYS_fdatasync, SYS_sync_file_range, SYS_close, SYS_getdents64, SYS_mmap, SYS_copy_file_range,
+    SYS_fsync, SYS_fdatasync, SYS_sync, SYS_sync_file_range, SYS_close, SYS_getdents64, SYS_mmap, SYS_copy_file_range,
     SYS_sendfile, SYS_splice, SYS_pwritev2, SYS_io_uring_setup, SYS_prctl
 };
 
@@ -209,6 +209,10 @@ static unsigned path_operation(pid_t tid, struct user_regs_struct *r, struct cal
     case SYS_mkdir: return path_of(tid, AT_FDCWD, a, c->path) ? 0 : MKDIR;
     case SYS_mkdirat: return path_of(tid, a, b, c->path) ? 0 : MKDIR;
     case SYS_rmdir: return path_of(tid, AT_FDCWD, a, c->path) ? 0 : RMDIR;
+    case SYS_sync: /* of everything: the other path tells it from that of the folder itself */
+        strcpy(c->path, folder);
+        strcpy(c->other, folder);
+        return SYNC;
     }
     return 0;
 }

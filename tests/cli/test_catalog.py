@@ -14,7 +14,7 @@ from vernier.config import Recipe, from_dict
 from vernier.models import names as model_names
 
 
-@pytest.mark.parametrize("name", recipes.BUILT_IN)
+@pytest.mark.parametrize("name", recipes.names())
 def test_a_recipe_that_is_shown_loads_back_equal(name: str, vernier_here: Callable[..., Done]) -> None:
     shown = vernier_here("recipes", "show", name).out
     assert from_dict(Recipe, tomllib.loads(shown)) == recipes.get(name)
@@ -70,7 +70,7 @@ def test_tables_fit_the_terminal_with_the_columns_that_matter_most(
     head = next(i for i, line in enumerate(lines) if line.startswith("──"))
     assert lines[head - 1].split() == columns.split()
     assert max(map(len, lines)) <= width
-    names = list(recipes.BUILT_IN) if words == "recipes" else list(model_names())
+    names = list(recipes.names()) if words == "recipes" else list(model_names())
     assert [line.split()[0] for line in lines[head + 1 :] if line[:1].strip()] == names, "no name is broken"
     assert ("not shown: " in done.err) == ((words, width) != ("models", 120))
 

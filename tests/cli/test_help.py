@@ -2,7 +2,7 @@
 
 import pytest
 
-from vernier.cli.help import command_help, listing, width
+from vernier.cli.help import _listing, _width, command_help
 from vernier.requests.declaring import Request, argument, option, request
 
 
@@ -27,7 +27,7 @@ class Tool(Request):
 @pytest.mark.parametrize("columns", [60, 100, 200])
 def test_lines_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    assert width() == min(columns, 120)
+    assert _width() == min(columns, 120)
     text = command_help(Tool, "vernier tool", everything=True)
     assert max(map(len, text.splitlines())) <= min(columns, 120)
     assert "source are" in " ".join(text.split())
@@ -49,7 +49,7 @@ def test_advanced_options_are_shown_on_request() -> None:
 
 def test_a_listing_is_wrapped_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    text = listing("tool", "About.", {"Part": {"name": "word " * 20}}, ["end"])
+    text = _listing("tool", "About.", {"Part": {"name": "word " * 20}}, ["end"])
     lines = text.splitlines()
     assert max(map(len, lines)) <= 40
     assert lines[5].startswith("  name  word")

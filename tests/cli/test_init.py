@@ -5,12 +5,14 @@ import pty
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from tests.conftest import Done, command
 from tests.documented import parsed
+from vernier.cli import _find_command, main
 from vernier.requests.declaring import examples_of
 from vernier.requests.registry import COMMANDS, INTERNAL, find
 
@@ -19,12 +21,39 @@ COLOUR = re.compile(rb"\x1b\[[0-9;]*(3[0-9]|4[0-7]|9[0-7])[0-9;]*m")
 
 
 @pytest.mark.parametrize(
+    ("typed", "now"),
+    [
+        ("plan resnet50 --submit slurm", "Use vernier submit --to slurm."),
+        ("tune resnet50 --for infer", "Use vernier tune infer."),
+        ("profile --infer --batch 8", "Use vernier profile infer."),
+    ],
+)
+def test_a_flag_that_became_a_command_leads_to_it(typed: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(typed.split()) == 2
+    assert now in capsys.readouterr().err
+
+
+def test_british_spelling_is_understood() -> None:
+    assert _find_command(["study", "analyse", "x.csv"]) == ("study analyze", ["x.csv"])
+    assert _find_command(["study", "analyze", "x.csv"]) == ("study analyze", ["x.csv"])
+
+
+def test_help_does_not_import_torch_or_a_command() -> None:
+    code = (
+        "import sys; from vernier.cli import main; main(['--help']); "
+        "print([m for m in sys.modules if m in ('torch', 'vernier.cli.training', 'vernier.api.models')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["trian"], "Did you mean train?"),
         (["data", "mke"], "Did you mean make?"),
         (["completion", "tcsh"], "bash, zsh, fish"),
-        (["doctor", "--seconds", "0"], "out of range"),
+        (["train", "--lr", "-1"], "out of range"),
         (["exprt", "runs/x"], "Did you mean export or"),
         (["data", "prepare", "imagnet", "a", "b"], "Did you mean imagenet?"),
     ],

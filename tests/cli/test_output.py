@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import TINY, Done, only_run
-from vernier.cli.output import Terminal, say
+from vernier.cli import _say
+from vernier.cli.output import Terminal
 from vernier.cli.wording import ShellWords
 from vernier.references import use
 from vernier.requests.declaring import options_of
 from vernier.requests.registry import COMMANDS, find
-from vernier.wording import rough_duration
 
 TERMINAL = Terminal(ShellWords(None))
 
@@ -47,14 +47,6 @@ def test_infinities_of_a_foreign_file_do_not_break_the_json(vernier_here: Callab
     found = _strict(done.out)
     assert found["runs"] == 12
     assert found["notes"][0] == "fleet.csv: 3 rows with no value: dropped"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(3.2, "3 s"), (99, "99 s"), (150, "2 min"), (5400, "90 min"), (9000, "2.5 h"), (90000, "25.0 h")],
-)
-def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
-    assert rough_duration(seconds) == said
 
 
 ROWS = [{"name": "a" * 30, "global_batch": 2048, "source": "b" * 30, "about": "word " * 12}] * 2
@@ -201,7 +193,7 @@ def test_quiet_keeps_warnings_and_leaves_out_bars(
         progress(1, 2)
     terminal.say("3 steps")
     terminal.warn(f"careful: {use('out', 'x')}")
-    say("vernier: done")
+    _say("done")
     assert capsys.readouterr().err == "careful: out=x\nvernier: done\n"
 
 
@@ -211,5 +203,6 @@ def test_every_command_with_progress_has_quiet() -> None:
     assert quiet == {
         *("train", "finetune", "eval", "predict", "export", "profile train", "profile infer", "tune train"),
         *("tune infer", "doctor", "bench train", "bench infer", "bench scaling", "study run"),
+        *("audit", "certify", "verify", "check"),
         *("data prepare", "data verify", "data inspect", "data get", "runs clean"),
     }

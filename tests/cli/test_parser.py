@@ -21,8 +21,8 @@ class Tool(Request):
     others: tuple[str, ...] = argument((), help="Others.", metavar="MORE...", repeats=True)
     lr: float | None = option(None, help="Rate.", names=("--learning-rate",))
     batch: int | None = option(None, help="Batch.", names=("--batch-size",))
-    mode: Mode | None = option(None, help="Mode.", values={"graph": "compile"})
-    device: str | None = option(None, help="Device.", values={"gpu": "cuda"})
+    mode: Mode | None = option(None, help="Mode.", sets="machine.mode")
+    device: str | None = option(None, help="Device.", sets="machine.device")
     procs: int | None = option(None, help="Processes.")
     expect: tuple[int, int] | None = option(None, help="Counts.")
     time: Duration = option("10m", help="Time.", names=("--minutes",), bare="m")
@@ -48,7 +48,7 @@ class Tool(Request):
         ("x --mode egaer", "--mode egaer is not known. Did you mean eager? Choose from eager, compile, trace."),
         ("x --smok", "Unknown flag --smok. Did you mean --smoke? tool --help lists the flags."),
         ("x --batchsize 3", "Unknown flag --batchsize. Did you mean --batch?"),
-        ("x --global-batch 3", "Unknown flag --global-batch. Use --batch, the batch per device."),
+        ("x --global-batch 3", "Unknown flag --global-batch. Use --batch N, of each device."),
         ("x --momentum 0.9", "It is a setting: --set optim.momentum=VALUE."),
         ("x --smoke=1", "--smoke takes no value: leave out =1."),
         ("x --zzz", "Unknown flag --zzz. tool --help lists the flags."),

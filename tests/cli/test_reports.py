@@ -1,19 +1,13 @@
-"""`vernier compare`, `report` and `convert`: what they print and write, the live report, and wrong use."""
+"""`vernier compare`, `report` and `convert`: what they print and write, and wrong use."""
 
-import http.client
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Done, only_run
-from tests.refusals import config_error_of
-from tests.report.logs.conftest import TIMES
+from tests.lab.logs.conftest import TIMES
 from tests.report.page.conftest import detector
 from tests.report.run_dirs import write_run
 from vernier.report.page.collect import collect
@@ -55,13 +49,6 @@ def test_the_page_is_written_to_the_path_that_is_printed(vernier_here: Runner, t
 
 def test_wrong_use_gets_a_message_with_a_way_out(vernier_here: Runner, tmp_path: Path) -> None:
     run = detector(tmp_path / "runs")
-    for words, given, works in (
-        ("--port 80", {"port": 80}, [("watch", True)]),
-        ("--watch -o x.html", {"watch": True, "out": "x.html"}, []),
-        ("--watch --port 99999", {"port": 99999}, []),
-    ):
-        error = config_error_of("report", str(run), *words.split())
-        assert (error.given, error.works) == (given, works)
     for arguments, named in (
         ((), "RUN"),
         ((str(tmp_path / "none"),), str(tmp_path / "none")),
@@ -94,24 +81,3 @@ def test_a_profiled_run_links_to_its_trace(vernier_here: Runner, tiny: list[str]
     (subject,) = collect([run])
     assert len(subject.profiles[0].kernels) > 10
     assert "kernels and operations" in html
-
-
-def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
-    run = detector(tmp_path)
-    command = [sys.executable, "-m", "vernier", "report", "--watch", str(run)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    ) as process:
-        try:
-            assert process.stdout is not None
-            url = process.stdout.readline().strip()
-            port = int(url.rsplit(":", 1)[1].strip("/"))
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            connection.request("GET", "/")
-            assert connection.getresponse().status == 200
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=30)
-            assert process.returncode == 0
-            assert "live report ended" in errors
-        finally:
-            process.kill()  # leaving the block waits for it, however long

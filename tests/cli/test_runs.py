@@ -171,10 +171,10 @@ def test_a_signal_in_the_middle_says_what_was_freed(
 ) -> None:
     shutil.copytree(next(runs.glob("*-shapes-quick")), runs / "20991231-000000-last")
 
-    def clean_until_signalled(run: RunDir, choice: cleaning.Choice) -> cleaning.Plan:
+    def clean_until_signalled(run: RunDir, choice: cleaning.Choice, *, remove: bool) -> cleaning.Plan:
         if run.path.name == "20991231-000000-last":
             os.kill(os.getpid(), number)
-        return clean_run(run, choice)
+        return clean_run(run, choice, remove=remove)
 
     clean_run = cleaning.clean_run
     monkeypatch.setattr(cleaning, "clean_run", clean_until_signalled)

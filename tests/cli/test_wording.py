@@ -1,10 +1,10 @@
 """Words of the command line; `tests/requests/test_wording.py` has those that depend on what was typed."""
 
 from vernier.cli.wording import ShellWords
+from vernier.compat.preparing.requests import PrepareData
 from vernier.lab.requests.benchmarks import BenchTrain
+from vernier.lab.requests.comparing import Convert
 from vernier.references import given, use
-from vernier.requests.data import PrepareData
-from vernier.requests.reports import Convert
 from vernier.requests.training import Train
 
 

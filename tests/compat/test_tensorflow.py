@@ -56,7 +56,10 @@ def test_basic_blocks_get_torchvisions_names(prefix: Path, variables: Values) ->
     """The projection of a stage is created before the block it belongs to: conv2d_5 in the second stage."""
     model = build("resnet18", num_classes=10, width=8)
     report = weights.load(prefix, model)
-    assert report.notes == ("TensorFlow checkpoint model.ckpt-28152",)
+    assert report.notes[0] == "TensorFlow checkpoint model.ckpt-28152"
+    assert "trained with tf padding, used with torch" in report.notes[1]
+    for padding in ("tf", "tf-fixed"):  # the files do not contain which of the two it was
+        assert len(weights.load(prefix, build("resnet18", num_classes=10, width=8, padding=padding)).notes) == 1
     state = model.state_dict()
     for ours, theirs in {"conv1": "conv2d", "layer2.0.downsample.0": "conv2d_5", "layer2.0.conv1": "conv2d_6"}.items():
         kernel = torch.from_numpy(variables[f"{theirs}/kernel"])

@@ -12,9 +12,9 @@ from torch import nn
 from tests.conftest import Done, only_run
 from tests.models import their_checkpoints
 from tests.tiny_training import events_of, tiny_config
-from vernier.compat.training_checkpoints import take_over
+from vernier.compat.training_checkpoints import resume_external
 from vernier.config import Config, Limits, Model, Schedule
-from vernier.engine.training.checkpoints.contents import optimizer_tensors
+from vernier.engine.training.checkpoints.contents import _optimizer_tensors
 from vernier.engine.training.session import train
 from vernier.engine.training.setup import Job, prepare
 from vernier.errors import ConfigError
@@ -41,7 +41,7 @@ def config_for(shapes: Path, checkpoint: Path, **recipe: object) -> Config:
 def taken_over(config: Config) -> tuple[Job, Progress]:
     job = prepare(config)
     try:
-        return job, take_over(job)
+        return job, resume_external(job)
     finally:
         job.close()
 
@@ -51,7 +51,7 @@ def same(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool
 
 
 def momentum_of(job: Job) -> dict[str, torch.Tensor]:
-    tensors = optimizer_tensors(job.model, job.optimizer)
+    tensors = _optimizer_tensors(job.model, job.optimizer)
     return {name.removesuffix("/momentum_buffer"): tensor for name, tensor in tensors.items()}
 
 

@@ -15,7 +15,7 @@ def changed(recipe: str, *settings: str, **flags: object) -> Changed:
     )
 
 
-@pytest.mark.parametrize("name", sorted(recipes.BUILT_IN))
+@pytest.mark.parametrize("name", sorted(recipes.names()))
 def test_a_shorter_training_has_the_same_curve(name: str) -> None:
     config = Config(recipe=recipes.get(name))
     short = changed(name, schedule__epochs=config.recipe.schedule.epochs / 2).config

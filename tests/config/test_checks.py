@@ -5,7 +5,7 @@ import pytest
 from tests.refusals import names_given, what_works
 from vernier import recipes
 from vernier.config import Config, override_from_text, refuse_training_settings
-from vernier.config.checks import check_config
+from vernier.config.checks import _check_time_limit, check_config
 from vernier.errors import ConfigError
 from vernier.models import info
 from vernier.tasks import task_of
@@ -20,7 +20,7 @@ def _check(recipe: str, *settings: str) -> None:
     check_config(config, detector=info(config.recipe.model.name).detector)
 
 
-@pytest.mark.parametrize("name", recipes.BUILT_IN)
+@pytest.mark.parametrize("name", recipes.names())
 def test_every_built_in_recipe_follows_the_rules(name: str) -> None:
     _check(name)
 
@@ -270,18 +270,6 @@ def test_exact_reduction_suits_classifiers_and_detectors(recipe: str) -> None:
     _check(recipe, "machine.reduction=exact", "virtual_shards=4")
 
 
-def test_compressed_gradients_that_break_a_promise_are_refused() -> None:
-    with pytest.raises(ConfigError) as refused:
-        _check(CLASSIFIER, "machine.gradient_compression=bf16", "machine.reduction=exact")
-    assert names_given(refused.value) == "machine.gradient_compression machine.reduction"
-    assert what_works(refused.value) == "machine.reduction=ddp machine.gradient_compression=none"
-
-
-@pytest.mark.parametrize("recipe", [CLASSIFIER, DETECTOR])
-def test_compressed_gradients_suit_classifiers_and_detectors(recipe: str) -> None:
-    _check(recipe, "machine.gradient_compression=bf16")
-
-
 def test_settings_of_training_are_refused_in_inference() -> None:
     refuse_training_settings(["machine.threads=2", "eval.flip_tta=true"])
     for name in ("machine.backend", "machine.convolution", "machine.activation_checkpointing"):
@@ -289,3 +277,13 @@ def test_settings_of_training_are_refused_in_inference() -> None:
             with pytest.raises(ConfigError) as refused:
                 refuse_training_settings(["machine.threads=2", f"{name}={value}"])
             assert refused.value.given == {name: "x"}
+
+
+def test_a_time_limit_may_be_absent_or_that_of_the_job() -> None:
+    _check_time_limit(None)
+    _check_time_limit("auto")
+    _check_time_limit("90s")
+    for wrong in ("fast", "0s"):
+        with pytest.raises(ConfigError) as refused:
+            _check_time_limit(wrong)
+        assert refused.value.given == {"limits.max_time": wrong}

@@ -10,12 +10,10 @@ from vernier.config import (
     MachineFile,
     Tuned,
     apply_changes,
-    describe_elsewhere,
-    machine_toml,
     read_machine_file,
-    refuse_other_work,
 )
 from vernier.errors import ConfigError
+from vernier.lab.tuning.results import machine_toml
 
 
 def written(folder: Path, text: str) -> Path:
@@ -52,13 +50,13 @@ def test_another_network_than_the_tuned_one_is_noted(tmp_path: Path) -> None:
 
 def test_a_file_for_inference_is_refused_for_training(tmp_path: Path) -> None:
     path = written(tmp_path, "[machine]\nengine = 'onnxruntime'\n[tuned]\nwork = 'infer'\n")
-    refuse_other_work(read_machine_file(path), "infer")
+    read_machine_file(path).refuse_other_work("infer")
     with pytest.raises(ConfigError) as refused:
-        refuse_other_work(read_machine_file(path), "train")
+        read_machine_file(path).refuse_other_work("train")
     assert refused.value.given == {"machine": str(path)}
     assert [name for name, _ in refused.value.works] == ["tune.train"]
     path = written(tmp_path, "[machine]\nthreads = 2\n")
-    refuse_other_work(read_machine_file(path), "train")
+    read_machine_file(path).refuse_other_work("train")
 
 
 @pytest.mark.parametrize(
@@ -86,6 +84,6 @@ def test_a_machine_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_another_machine_is_noted() -> None:
     file = MachineFile(path=Path("m.toml"), settings={}, tuned=Tuned(device="cpu (A)", cores=4))
-    assert describe_elsewhere(file, "cpu (A)", 4) == ()
-    assert "cpu (A) with 4 cores, and this is cpu (B) with 1 core" in describe_elsewhere(file, "cpu (B)", 1)[0]
-    assert describe_elsewhere(MachineFile(path=Path("m.toml"), settings={}), "cpu (B)", 1) == ()
+    assert file.notes_on("cpu (A)", 4) == ()
+    assert "cpu (A) with 4 cores, and this is cpu (B) with 1 core" in file.notes_on("cpu (B)", 1)[0]
+    assert MachineFile(path=Path("m.toml"), settings={}).notes_on("cpu (B)", 1) == ()

@@ -16,7 +16,8 @@ from vernier.config import (
     override_from_text,
     to_dict,
 )
-from vernier.config.migrations import RENAMED_SETTINGS, SCHEMAS, NewerFile, migrated
+from vernier.config.migrations import SCHEMAS, NewerFile, migrated
+from vernier.config.names import RENAMED_SETTINGS
 from vernier.config.settings import short_side_of
 from vernier.errors import ConfigError
 from vernier.optim.kinds.lamb import Lamb
@@ -148,6 +149,17 @@ def test_settings_that_are_gone_are_left_out_of_earlier_configurations() -> None
     tree = to_dict(Config())
     tree["machine"] |= {"all_reduce": "hierarchical", "powersgd_rank": 2, "gradient_compression": "powersgd"}
     assert config_from_tree(migrated("config", {**tree, "schema": 3}, "config.json")) == Config()
-    tree["machine"] |= {"gradient_compression": "bf16"}
-    config = config_from_tree(migrated("config", {**tree, "schema": 3}, "config.json"))
-    assert config.machine.gradient_compression == "bf16"
+    for schema in (3, 5):
+        for kind in ("none", "bf16"):
+            tree = to_dict(Config())
+            tree["machine"]["gradient_compression"] = kind
+            assert config_from_tree(migrated("config", {**tree, "schema": schema}, "config.json")) == Config()
+
+
+def test_a_setting_that_is_gone_is_an_error_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'machine.gradient_compression'\. It was removed in 0\.4\.0.*Omit it"):
+        override_from_text(Config(), "machine.gradient_compression=bf16")
+    path = tmp_path / "mine.toml"
+    path.write_text('[machine]\ngradient_compression = "none"\n')
+    with pytest.raises(ConfigError, match=r"mine\.toml: .*It was removed in 0\.4\.0"):
+        load_file(path)

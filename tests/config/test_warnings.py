@@ -17,7 +17,7 @@ def warnings_of(recipe: str, *settings: str) -> tuple[str, ...]:
 LATE_MILESTONE = "habana-ssd-1"  # its documents name a milestone after its end
 
 
-@pytest.mark.parametrize("name", sorted({*recipes.BUILT_IN} - {LATE_MILESTONE}))
+@pytest.mark.parametrize("name", sorted({*recipes.names()} - {LATE_MILESTONE}))
 def test_built_in_recipes_are_as_meant(name: str) -> None:
     assert warnings_of(name) == ()
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Done
-from vernier.data.preparing.devkit import META, TRUTH
+from vernier.compat.preparing.imagenet import META, TRUTH
 
 SYNSETS = ("n00000005", "n00000007")
 

@@ -70,9 +70,7 @@ def refuse(why: str) -> int:
 
 def examine(environment: dict[str, str]) -> dict[str, Any]:
     """What `vernier doctor` says about the machine."""
-    done = subprocess.run(
-        command("doctor", "--no-probe", "--json"), capture_output=True, text=True, env=environment, timeout=300
-    )
+    done = subprocess.run(command("doctor", "--json"), capture_output=True, text=True, env=environment, timeout=300)
     if done.returncode != 0:
         raise SystemExit(f"test-device: vernier doctor failed: {done.stderr}")
     return dict(json.loads(done.stdout))

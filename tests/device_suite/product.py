@@ -104,9 +104,9 @@ class Product:
         return dict(row)
 
     def examination(self) -> dict[str, Any]:
-        """What `vernier doctor --no-probe` says."""
+        """What `vernier doctor` says."""
         path = self.folder / "doctor.json"
-        once(path, lambda: path.write_text(self.run("doctor", "--no-probe", "--json").out))
+        once(path, lambda: path.write_text(self.run("doctor", "--json").out))
         return dict(json.loads(path.read_text()))
 
 

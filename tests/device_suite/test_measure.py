@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from tests.conftest import only_run
+
 from .product import TINY, Product, settings
 
 STEPS = ("--steps", "2", "--repeats", "1")
@@ -40,3 +42,16 @@ def test_study(product: Product, tmp_path: Path) -> None:
     few = ["--workload", "bandwidth", "--iterations", "3", "--repeats", "2", "--kernels", "1", "--pause", "0"]
     product.run("study", "run", *few, "--device", product.device, "--out", str(out))
     assert product.run("study", "analyze", str(out), "--json").json()["devices"]
+
+
+def test_a_run_is_audited_and_a_device_study_votes(product: Product, tmp_path: Path) -> None:
+    often = ("--max-steps", "4", "--train-only", "--set", "audit.every_steps=2", "--set", "checkpoint.every_steps=2")
+    product.run(*product.classifier(*often), "--out", str(tmp_path / "runs"))
+    audited = product.run("audit", str(only_run(tmp_path / "runs")), "--json").json()
+    assert audited["verdict"] == "agrees"
+    assert [each["compared"] for each in audited["intervals"]] == [1, 1]
+    words = ["study", "run", "--workload", "exact", "--device", product.device, "--virtual", "3", "--repeats", "1"]
+    study = str(tmp_path / "study")
+    product.run(*words, "--iterations", "4", "--batch", "8", "--kernels", "0", "--pause", "0s", "--out", study)
+    (vote,) = product.run("study", "analyze", study, "--json").json()["corruption"]
+    assert (vote["devices"], vote["dissents"], vote["no_verdict"]) == (3, [], "")

@@ -181,7 +181,9 @@ def _misspelt(kind: type[Device]) -> Iterator[tuple[Any, str, Any, str]]:
     for owner in owners:
         for attribute, member in list(vars(owner).items()):
             function = getattr(member, "__func__", member)
-            own = isinstance(function, FunctionType) and function.__module__.startswith("vernier.devices")
+            own = isinstance(function, FunctionType) and function.__module__.startswith(
+                ("vernier.devices", "vernier.compat.devices")
+            )
             if own and not _replaced(kind, owner, attribute):
                 source = ast.parse(textwrap.dedent(inspect.getsource(function)))
                 for at in range(sum(_is_vendor_name(node) for node in ast.walk(source))):

@@ -31,11 +31,11 @@ def test_a_machine_that_lists_amx_and_kills_what_uses_it_refuses_half_precision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cpu_module, "instruction_sets", lambda: frozenset({"avx512_bf16", "amx_bf16", "amx_tile"}))
-    monkeypatch.setattr(cpu_module, "amx_works", lambda: False)
+    monkeypatch.setattr(cpu_module, "_amx_works", lambda: False)
     answer = Cpu().answer("bf16", "eager")
     assert answer.verdict == "refused"
     assert "ONEDNN_MAX_CPU_ISA" in answer.instead
-    monkeypatch.setattr(cpu_module, "amx_works", lambda: True)
+    monkeypatch.setattr(cpu_module, "_amx_works", lambda: True)
     assert Cpu().answer("bf16", "eager").verdict == "yes"
 
 
@@ -46,7 +46,7 @@ def test_memory_is_allocated_as_the_setting_says(
     calls: list[str] = []
     monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "")  # restored afterwards
     monkeypatch.delenv("THP_MEM_ALLOC_ENABLE")
-    monkeypatch.setattr(cpu_module, "keep_freed_memory", lambda: calls.append("keep"))
+    monkeypatch.setattr(cpu_module, "_keep_freed_memory", lambda: calls.append("keep"))
     device = Cpu()
     device.allocator = allocator
     device.prepare()

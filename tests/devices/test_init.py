@@ -92,7 +92,7 @@ def test_a_broken_plug_in_leaves_others_usable_and_is_explained(
     assert why in str(refused.value)
     assert "Usable: " in str(refused.value)
     assert "vernier_fast" in str(refused.value)
-    assert why in vernier_here("doctor", "--no-probe").out
+    assert why in vernier_here("doctor").out
     refuse_early("fast", "fp32", "eager", allow_slow=False)  # the set-up says why, with the whole reason
     for absent in (name for name in ("hpu", "cuda") if not kinds()[name].available()):
         refuse_early(absent, "fp32", "eager", allow_slow=False)  # it does not know whether `fast` is usable

@@ -9,10 +9,9 @@ import argparse
 
 from tests.api import reference as python_reference
 from tests.conftest import REPO
-from tests.documentation import models, outputs, reference, stubs
+from tests.documentation import models, outputs, recipes, reference, stubs
 from tests.five_systems.__main__ import page as five_systems
 from tests.golden import help_texts
-from vernier.recipes.__main__ import page as recipes
 
 
 def main() -> None:
@@ -22,7 +21,7 @@ def main() -> None:
     # First, since the pages list models.
     models.FILE.write_text(models.text(), encoding="utf-8")
     docs = REPO / "docs"
-    made = {**reference.pages(), docs / "recipes.md": recipes(), docs / "five-systems.md": five_systems()}
+    made = {**reference.pages(), docs / "recipes.md": recipes.page(), docs / "five-systems.md": five_systems()}
     made |= {stubs.FILE: stubs.text(), python_reference.FILE: python_reference.page()}
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")

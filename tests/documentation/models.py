@@ -16,7 +16,7 @@ from vernier.config import train_px
 from vernier.models import Options, entry_of
 from vernier.models.catalogue import FILE, families
 from vernier.models.contract import Entry
-from vernier.models.cost import Cost, key_of
+from vernier.models.cost import Cost, _key_of
 from vernier.models.trace import count, describe_entry
 
 __all__ = ["FILE"]
@@ -29,7 +29,7 @@ def text() -> str:
     declared = sorted(families(), key=lambda family: _place(family.models[0]))
     entries = [entry for family in declared for entry in family.models]
     models = [asdict(describe_entry(entry)) for entry in entries]
-    costs = {key_of(entry, options, px): (entry, options, px) for entry, options, px in _sizes(entries)}
+    costs = {_key_of(entry, options, px): (entry, options, px) for entry, options, px in _sizes(entries)}
     counted = {key: _encode(count(entry.name, options, px)) for key, (entry, options, px) in costs.items()}
     # A line per model and size, so that a change shows what it changed.
     lines = [f'"models": [\n{_lines(json.dumps(model) for model in models)}\n]']
@@ -60,7 +60,7 @@ def _place(entry: Entry) -> tuple[bool, int]:
 def _sizes(entries: list[Entry]) -> Iterator[tuple[Entry, Options, int]]:
     for entry in entries:
         yield entry, Options(num_classes=entry.classes), entry.input_px
-    for recipe in map(recipes.get, recipes.BUILT_IN):
+    for recipe in map(recipes.get, recipes.names()):
         spec, data = recipe.model, recipe.data
         entry, _ = entry_of(spec.name)
         options = Options(

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from tests.conftest import REPO
-from vernier.cli.commands import GROUPS, OTHER_NAMES, SECTIONS, actions_of
-from vernier.config.settings import Checkpoint, Config, Limits, Machine, Optim, Recipe, optimizers
+from vernier.config.settings import Config, Optim, Recipe, choices_of, optimizers
 from vernier.requests.declaring import (
     Option,
     Request,
@@ -21,7 +20,7 @@ from vernier.requests.declaring import (
     options_of,
     summary_of,
 )
-from vernier.requests.registry import COMMANDS, INTERNAL, find
+from vernier.requests.registry import COMMANDS, GROUPS, INTERNAL, OTHER_NAMES, SECTIONS, actions_of, find
 
 FOLDER = REPO / "docs" / "reference"
 MADE = "<!-- Made by `make pages` from the source: edit the help texts there, not this page. -->"
@@ -50,7 +49,8 @@ vernier train --set optim.lr=0.05 --set machine.workers=4
 ```
 
 Settings of a recipe (the first tables) have no prefix but their group: `optim.lr`. The others begin with `machine.`,
-`checkpoint.` or `limits.`. A built-in recipe has defaults of its own: `vernier recipes show NAME` prints them all.
+`checkpoint.`, `limits.` or `audit.`. A built-in recipe has defaults of its own, printed
+by `vernier recipes show NAME`.
 """
 
 
@@ -61,14 +61,14 @@ def _cell(text: str) -> str:
 def command_section(name: str, cls: type[Request]) -> Iterator[str]:
     """One command: what it does, its options, examples."""
     options = [option for _, group in groups_of(cls) for option in group]
-    positional = " ".join(option.metavar.strip("[]") for option in options if option.declared.positional)
+    positional = " ".join(option.metavar.strip("[]") for option in options if option.positional)
     yield from [f"### vernier {name}", "", summary_of(cls), ""]
     for paragraph in description_of(cls):
         yield from [paragraph, ""]
     yield from ["```text", f"vernier {name} [options] {positional}".rstrip(), "```", ""]
     yield from ["| option | what it does | default | in Python |", "|---|---|---|---|"]
     for option in options:
-        python = "" if option.declared.edge == "shell" else f"`{option.name}`"
+        python = "" if option.edge == "shell" else f"`{option.name}`"
         cells = _option_text(option), _help_text(option), default_text(option), python
         yield f"| {' | '.join(_cell(cell) if i else cell for i, cell in enumerate(cells))} |"
     yield ""
@@ -77,19 +77,19 @@ def command_section(name: str, cls: type[Request]) -> Iterator[str]:
 
 
 def _help_text(option: Option) -> str:
-    advanced = " *(`--help-all`)*" if option.declared.advanced else ""
+    advanced = " *(`--help-all`)*" if option.advanced else ""
     span = f" Range: {option.range_text}." if option.range_text else ""
-    changes = f" Setting: `{option.declared.sets}`." if option.declared.sets else ""
-    return f"{option.declared.help}{span}{changes}{advanced}"
+    changes = f" Setting: `{option.sets}`." if option.sets else ""
+    return f"{option.help}{span}{changes}{advanced}"
 
 
 def _option_text(option: Option) -> str:
     """An option with its value; a vertical bar would divide the cell, so alternatives are joined by words."""
     value = " or ".join(f"`{part}`" for part in option.metavar.strip("[]").replace("...", "").split("|") if part)
-    if option.declared.positional:
+    if option.positional:
         return value
     flag = "--set" if option.name == "settings" else option.flag
-    names = [flag, *(name for name in option.declared.names if not name.startswith("--"))]
+    names = [flag, *(name for name in option.names if not name.startswith("--"))]
     if option.switch and option.default is not False:
         names.append(flag.replace("--", "--no-", 1))
     return " ".join(filter(None, [", ".join(f"`{name}`" for name in names), value]))
@@ -130,10 +130,10 @@ def _other_names() -> Iterator[str]:
         cls = find(command)
         assert cls is not None
         for option in options_of(cls):
-            for name in option.declared.names:
+            for name in option.names:
                 if name.startswith("--") and command not in INTERNAL:
-                    flags.setdefault(name, set()).add(option.flag if not option.declared.positional else option.metavar)
-            values |= {f"{option.flag} {word}": f"{option.flag} {own}" for word, own in option.declared.values.items()}
+                    flags.setdefault(name, set()).add(option.flag if not option.positional else option.metavar)
+            values |= {f"{option.flag} {word}": f"{option.flag} {own}" for word, own in option.other_values.items()}
     for name, meant in sorted(flags.items()):
         yield f"| `{name}` | {' or '.join(f'`{flag}`' for flag in sorted(meant)).replace('|', ' or ')} |"
     for name, own in values.items():
@@ -145,8 +145,8 @@ def _type_text(hint: Any) -> str:
     """A type in words: what may be written after `=`."""
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join([*(_type_text(kind) for kind in get_args(hint) if kind is not type(None)), "`none`"])
-    if get_origin(hint) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(hint))
+    if choices := choices_of(hint):
+        return ", ".join(f"`{choice}`" for choice in choices)
     if get_origin(hint) is tuple:
         inner = _type_text(get_args(hint)[0]).removeprefix("a ").replace("text", "texts").replace("number", "numbers")
         return f"list of {inner}" if Ellipsis in get_args(hint) else f"{len(get_args(hint))} {inner}"
@@ -200,9 +200,9 @@ def groups() -> Iterator[tuple[str, type[Any], str]]:
     for name, kind in inspect.get_annotations(Recipe).items():
         if is_dataclass(kind):
             yield name, kind, f"{name}."
-    for kind in (Machine, Checkpoint, Limits):
-        (name,) = [field.name for field in fields(Config) if isinstance(field.default, kind)]
-        yield name, kind, f"{name}."
+    for name, kind in inspect.get_annotations(Config).items():
+        if kind is not Recipe:
+            yield name, kind, f"{name}."
 
 
 def settings_page() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import vernier
 from tests.conftest import REPO
-from vernier.api.functions import annotation_of, options_in_python
+from vernier.api.functions import _annotation_of, _options_in_python
 from vernier.requests.declaring import Request
 
 FILE = REPO / "src" / "vernier" / "__init__.pyi"
@@ -35,7 +35,7 @@ def text() -> str:
     """The stub: classes and hand-written functions are imported, functions of requests have their signature."""
     imports: set[tuple[str, str]] = set()
     functions, plain = [], []
-    for name, home in vernier.public_names().items():
+    for name, home in vernier._public_names().items():
         thing = getattr(import_module(home), name)
         cls = getattr(thing, "request", None)
         if cls is None or name in OVERLOADED:
@@ -46,7 +46,7 @@ def text() -> str:
         functions.append(_function(cls, name, returns))
     own = {line.split()[-1] for line in plain}
     lines = [f"from {module} import {name}" for module, name in sorted(imports) if name not in own]
-    names = f"__all__ = {sorted(['__version__', *vernier.public_names()])!r}"
+    names = f"__all__ = {sorted(['__version__', *vernier._public_names()])!r}"
     head = HEAD + "\n".join([*lines, *sorted(plain)])
     return _formatted("\n".join([head, "", "__version__: str", names, "", *functions]))
 
@@ -65,11 +65,11 @@ OVERLOADED = ("predict",)
 
 def _function(cls: type[Request], name: str, returns: str) -> str:
     parameters: list[str] = []
-    for each in options_in_python(cls):
-        if not each.declared.positional and "*" not in parameters:
+    for each in _options_in_python(cls):
+        if not each.positional and "*" not in parameters:
             parameters.append("*")
         default = "" if each.required else f" = {None if each.form.kind == 'settings' else each.default!r}"
-        parameters.append(f"{each.name}: {annotation_of(each)}{default}")
+        parameters.append(f"{each.name}: {_annotation_of(each)}{default}")
     inner = "".join(f"    {parameter},\n" for parameter in parameters)
     return f"def {name}(\n{inner}) -> {returns}: ...\n" if parameters else f"def {name}() -> {returns}: ...\n"
 

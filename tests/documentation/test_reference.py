@@ -22,9 +22,9 @@ def test_every_command_and_option_is_there() -> None:
         assert cls is not None
         section = page.partition(f"### vernier {name}\n")[2].partition("\n### ")[0]
         for option in options_of(cls):
-            assert option.declared.help, f"vernier {name} {option.name} has no help"
+            assert option.help, f"vernier {name} {option.name} has no help"
             flag = "--set" if option.name == "settings" else option.flag
-            assert option.declared.positional or option.declared.edge == "python" or f"`{flag}`" in section
+            assert option.positional or option.edge == "python" or f"`{flag}`" in section
 
 
 def test_every_setting_can_be_set_to_its_documented_default() -> None:

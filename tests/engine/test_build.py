@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.tiny_training import tiny_config
+from vernier.compat.devices.mps import Mps
 from vernier.config import Config, Machine, override
 from vernier.devices.cpu import Cpu
-from vernier.devices.mps import Mps
 from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device, threads_notes
 from vernier.errors import ConfigError
 from vernier.references import use
@@ -33,7 +33,7 @@ def test_the_network_has_the_classes_of_the_data_and_the_same_weights_for_the_sa
     ("setting", "value", "message"),
     [
         ("model.num_classes", 7, r"model.num_classes = 7, but the data has 10 classes \(arrow, crescent, cross, ...\)"),
-        ("data.mean", (0.5,), r"1 and 3 values.*3 for a network that takes colour"),
+        ("data.mean", (0.5,), r"1 and 3 values.*3 for color"),
         ("data.std", (0.5,), r"3 and 1 value"),
     ],
 )
@@ -41,9 +41,13 @@ def test_a_network_that_does_not_fit_the_data_is_refused(
     shapes: Path, setting: str, value: object, message: str
 ) -> None:
     config = override(tiny_config(shapes), setting, value)
-    task = task_of(config.recipe)
-    with pytest.raises(ConfigError, match=message):
+
+    def build() -> None:
+        task = task_of(config.recipe)
         build_model_for_data(config, task, task.open("train"), CPU)
+
+    with pytest.raises(ConfigError, match=message):
+        build()
 
 
 def test_the_memory_layout_is_the_machines(shapes: Path) -> None:

@@ -1,4 +1,4 @@
-"""Compiled and traced networks learn what the eager one learns; what they cost is counted; nothing is left behind."""
+"""Compiled and _traced networks learn what the eager one learns; what they cost is counted; nothing is left behind."""
 
 import shutil
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from torch import nn
 from tests.conftest import Done
 from vernier.config import Config, Machine, from_dict
 from vernier.devices.cpu import Cpu
-from vernier.engine.execution import Execution, borrowed, padded, remove_damaged_library, traced
-from vernier.engine.inference.evaluate import evaluating
+from vernier.engine.execution import Execution, _fold_batch_norms, _padded, _traced, borrowed, evaluating
 from vernier.lab.measured.workloads import InferenceLoad
+from vernier.models import build
 from vernier.records.events import StepEvent
 from vernier.store import RunDir
 
@@ -90,8 +90,8 @@ def test_tracing_leaves_statistics_modes_and_chance_alone() -> None:
     model = _model()
     before = {name: b.clone() for name, b in model.named_buffers()}
     seed = torch.get_rng_state()
-    traced(model, torch.zeros(2, 3, 16, 16), _no_cast, training=True)
-    traced(model, torch.zeros(2, 3, 16, 16), _no_cast, training=False)
+    _traced(model, torch.zeros(2, 3, 16, 16), _no_cast, training=True)
+    _traced(model, torch.zeros(2, 3, 16, 16), _no_cast, training=False)
     assert all(torch.equal(b, before[name]) for name, b in model.named_buffers())
     assert model.training
     assert torch.equal(seed, torch.get_rng_state())
@@ -113,7 +113,7 @@ def test_a_short_batch_is_padded_and_what_was_padded_is_cut_off() -> None:
         shapes.append(len(images))
         return images.sum((1, 2, 3)), images
 
-    sums, same = padded(network, torch.ones(3, 1, 2, 2), 8)
+    sums, same = _padded(network, torch.ones(3, 1, 2, 2), 8)
     assert shapes == [8]
     assert sums.tolist() == [4.0, 4.0, 4.0]
     assert len(same) == 3
@@ -124,9 +124,9 @@ def test_a_short_batch_is_padded_and_what_was_padded_is_cut_off() -> None:
 def test_a_padded_batch_has_the_layout_of_a_whole_one(layout: torch.memory_format, channels: int) -> None:
     """Another layout would be compiled for again."""
     whole = torch.randn(8, channels, 4, 6).contiguous(memory_format=layout)
-    strides = [padded(lambda images: torch.tensor(images.stride()), whole[:n], 8)[:4].tolist() for n in (8, 4)]
+    strides = [_padded(lambda images: torch.tensor(images.stride()), whole[:n], 8)[:4].tolist() for n in (8, 4)]
     assert strides[0] == strides[1] == list(whole.stride())
-    assert torch.equal(padded(lambda images: images, whole[:3], 8), whole[:3])
+    assert torch.equal(_padded(lambda images: images, whole[:3], 8), whole[:3])
 
 
 class StaticShapesFake(Cpu):
@@ -152,7 +152,7 @@ def test_a_network_that_cannot_be_traced_is_refused() -> None:
             return "no tensor"
 
     with pytest.raises(ConfigError, match="cannot be traced") as error:
-        traced(Awkward(), torch.zeros(1, 3, 4, 4), _no_cast, training=True)
+        _traced(Awkward(), torch.zeros(1, 3, 4, 4), _no_cast, training=True)
     assert error.value.works == [("machine.mode", "eager"), ("machine.mode", "compile")]
 
 
@@ -250,14 +250,26 @@ def test_batch_norms_are_folded_only_where_the_fastest_was_requested(engine: Any
     assert len(list(model.modules())) == 3
 
 
-def test_a_half_written_file_of_the_cache_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
-    inside, outside = tmp_path / "home" / "inductor" / "c5.main.so", tmp_path / "libtorch.so"
-    inside.parent.mkdir(parents=True)
-    for file in (inside, outside):
-        file.write_bytes(b"")
-    assert "run the same command again" in remove_damaged_library(f"ImportError: {inside}: file too short\nSet ...")
-    assert remove_damaged_library(f"ImportError: {outside}: file too short") == ""
-    assert remove_damaged_library("CppCompileError: C++ compile error") == ""
-    assert not inside.exists()
-    assert outside.exists()
+@pytest.mark.parametrize("name", ["resnet8-small", "resnet50", "ssd-small", "ssd-fpn-resnet18"])
+def test_folded_networks_compute_the_same_without_any_batch_norm(name: str) -> None:
+    torch.manual_seed(0)
+    px = 64
+    network = build(name, num_classes=5, width=8, image_px=px if name.startswith("ssd") else None)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):  # as after a training: statistics that are not 0 and 1
+            nn.init.uniform_(module.running_mean, -1, 1)
+            nn.init.uniform_(module.running_var, 0.5, 2)
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+    images = torch.randn(2, 3, px, px)
+    folded = _fold_batch_norms(network)
+    with torch.inference_mode():
+        expected, outputs = network.eval()(images), folded(images)
+    for e, o in zip(*((x if isinstance(x, tuple) else (x,)) for x in (expected, outputs)), strict=True):
+        torch.testing.assert_close(o, e, rtol=1e-3, atol=1e-4)
+    assert any(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in folded.modules())
+
+
+def test_a_network_without_batch_norms_is_not_copied() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    assert _fold_batch_norms(network) is network

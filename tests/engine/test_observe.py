@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tests.tiny_training import events_of
-from vernier.engine.observe import Observers, Recorder, Telemetry
+from vernier.engine.observe import Observers, OwnObserver, Recorder, Telemetry
+from vernier.lab.records.telemetry import TelemetryHeader, decode_telemetry
+from vernier.own_code import refer_to
 from vernier.records.events import EpochEvent, Event, StartEvent, WarningEvent
-from vernier.records.telemetry import TelemetryHeader, decode_telemetry
 from vernier.store import RunDir
 
 
@@ -108,3 +109,21 @@ def test_telemetry_on_a_full_disk_prints_no_traceback(tmp_path: Path, capfd: pyt
     with Telemetry(RunDir(tmp_path), "cpu", [], hz=50.0):
         pass
     assert capfd.readouterr().err == ""
+
+
+def test_an_observer_of_a_user_that_raises_gets_no_more_events() -> None:
+    seen: list[str] = []
+
+    def own(event: Event) -> None:
+        seen.append(event.kind)
+        assert event.kind != "warning" or "bad" not in event.message, "no"  # type: ignore[union-attr]
+
+    listener = Listener()
+    observers = Observers(OwnObserver(refer_to(own)), listener)
+    for message in ("good", "bad", "good"):
+        observers.warn(1, message)
+    assert len(seen) == 2
+    messages = [event.message for event in listener.events if isinstance(event, WarningEvent)]
+    assert messages[0:2] == ["good", "bad"]
+    assert "AssertionError: no (test_observe.py, line" in messages[2]
+    assert messages[3:] == ["good"]

@@ -9,17 +9,15 @@ from tests.tiny_training import tiny_config
 from vernier import recipes
 from vernier.config import Config, Model, override
 from vernier.engine.starting_weights import (
+    _freeze,
+    _freeze_statistics,
+    _load_backbone,
+    _prepare_from_images,
     apply_starting_weights,
-    freeze,
-    freeze_statistics,
     from_scratch_warnings,
-    load_backbone,
-    prepare_from_images,
-    recognise_network,
 )
 from vernier.errors import ConfigError
 from vernier.models import build
-from vernier.models.weights import save_safetensors
 from vernier.tasks import task_of
 
 
@@ -62,7 +60,7 @@ def test_a_whitening_stem_is_set_from_the_training_images_of_a_fresh_run(shapes:
     models = [build("airbench94", num_classes=10, width=8) for _ in range(3)]
     before = models[2].conv1.weight.detach().clone()  # type: ignore[union-attr]
     for model in models[:2]:
-        (note,) = prepare_from_images(model, config, source)
+        (note,) = _prepare_from_images(model, config, source)
         assert f"{len(source):,} training images without labels" in note
     assert torch.equal(models[0].conv1.weight, models[1].conv1.weight)  # type: ignore[union-attr]
     assert apply_starting_weights(models[2], config, source, fresh=False) == ()
@@ -71,13 +69,13 @@ def test_a_whitening_stem_is_set_from_the_training_images_of_a_fresh_run(shapes:
     with_weights = override(config, "model.weights", str(tmp_path / "whitened.pth"))
     (note,) = apply_starting_weights(models[2], with_weights, source, fresh=True)
     assert "weights from" in note
-    assert prepare_from_images(build("resnet8-small", num_classes=10, width=8), config, source) == ()
+    assert _prepare_from_images(build("resnet8-small", num_classes=10, width=8), config, source) == ()
 
 
 def test_frozen_layers_keep_their_statistics_too() -> None:
     model = build("resnet8-small", num_classes=10, width=8)
     model.train()
-    count = freeze(model, Model(freeze=("backbone",)))
+    count = _freeze(model, Model(freeze=("backbone",)))
     learning = {name for name, p in model.named_parameters() if p.requires_grad}
     assert learning == {"fc.weight", "fc.bias"}
     assert count == len(list(model.parameters())) - 2
@@ -89,7 +87,7 @@ def test_frozen_layers_keep_their_statistics_too() -> None:
 def test_a_prefix_that_matches_nothing_is_refused_with_a_suggestion() -> None:
     model = build("resnet8-small", num_classes=10, width=8)
     with pytest.raises(ConfigError, match=r"'layr1' matches nothing in the model. Did you mean layer1"):
-        freeze(model, Model(freeze=("layr1",)))
+        _freeze(model, Model(freeze=("layr1",)))
 
 
 def test_only_a_large_detector_without_weights_is_warned_about() -> None:
@@ -102,19 +100,9 @@ def test_only_a_large_detector_without_weights_is_warned_about() -> None:
 
 def test_backbone_weights_are_for_detectors(weights_file: Path) -> None:
     with pytest.raises(ConfigError, match="is for detectors"):
-        load_backbone(build("resnet8-small", num_classes=10, width=8), str(weights_file))
-
-
-@pytest.mark.parametrize(
-    ("metadata", "name"),
-    [({}, "resnet50"), ({"arch": "ResNet-50 v1"}, "resnet50-v1"), ({"model": "resnet50-v1"}, "resnet50-v1")],
-)
-def test_weights_are_v15_unless_their_metadata_names_v1(metadata: dict[str, str], name: str, tmp_path: Path) -> None:
-    state = build("resnet50", num_classes=3, width=8).state_dict()
-    save_safetensors(state, tmp_path / "w.safetensors", metadata)
-    assert recognise_network(str(tmp_path / "w.safetensors")) == name
+        _load_backbone(build("resnet8-small", num_classes=10, width=8), str(weights_file))
 
 
 def test_norms_without_statistics_have_none_to_keep() -> None:
-    notes = [freeze_statistics(build(name, num_classes=3, width=8)) for name in ("resnet8-small", "convnext-tiny")]
+    notes = [_freeze_statistics(build(name, num_classes=3, width=8)) for name in ("resnet8-small", "convnext-tiny")]
     assert notes == [9, 0]

@@ -28,6 +28,7 @@ SYSTEMS = {
 STATES = {
     "test": "proven by a test on a CPU",
     "device": "proven on the queueing test device or against the vendor's interface; the hardware was not run",
+    "page": "explained on the page for those who come from there; a test reads the page, nothing is run",
     "left out": "deliberately left out",
     "partly": "works partly",
     "absent": "absent",

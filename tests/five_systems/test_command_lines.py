@@ -13,9 +13,12 @@ from vernier.recipes import train_images
 RESNET50: Cases = {
     "1": (
         "habana-resnet50-sgd-1 --device hpu --global-batch 128",
-        {"machine.precision": "fp32", "machine.mode": "eager"},
+        {"machine.device": "hpu", "machine.precision": "fp32", "machine.mode": "eager", "recipe.global_batch": 128},
     ),
-    "2": ("habana-resnet50-sgd-1 --device hpu --precision bf16", {"recipe.global_batch": 256, "machine.mode": "eager"}),
+    "2": (
+        "habana-resnet50-sgd-1 --device hpu --precision bf16",
+        {"recipe.global_batch": 256, "machine.precision": "bf16", "machine.mode": "eager"},
+    ),
     "3": ("habana-resnet50-sgd-1 --device hpu --precision bf16 --mode graph", {"machine.mode": "compile"}),
     "4": ("habana-resnet50-sgd-1 --device hpu --mode graph --global-batch 128", {"machine.mode": "compile"}),
     "7": ("habana-resnet50-sgd-1 --set machine.eval_batch=32", {"machine.eval_batch": 32}),
@@ -64,11 +67,14 @@ SSD: Cases = {
 RESNEXT: Cases = {
     "33": ("habana-tf-resnext101-90e --precision bf16", {"machine.precision": "bf16"}),
     "35": ("habana-tf-resnext101-90e --global-batch 256", {"recipe.global_batch": 256, "derived.lr": 0.256}),
-    "36": ("habana-tf-resnext101-90e --epochs 90", {"recipe.schedule.epochs": 90.0}),
+    "36": ("habana-tf-resnext101-90e --epochs 30", {"recipe.schedule.epochs": 30.0}),
     "37": ("habana-tf-resnext101-90e --set eval.every_epochs=90", {"recipe.eval.every_epochs": 90.0}),
     "38": ("habana-tf-resnext101-90e --data /data/tf_records", {"recipe.data.source": "/data/tf_records"}),
     "39": ("habana-tf-resnext101-90e --data /data/imagenet", {"recipe.data.source": "/data/imagenet"}),
-    "40": ("habana-tf-resnext101-90e --device hpu --precision bf16", {"recipe.global_batch": 128}),
+    "40": (
+        "habana-tf-resnext101-90e --device hpu --precision bf16",
+        {"recipe.global_batch": 128, "machine.precision": "bf16"},
+    ),
     "41": (
         "habana-tf-resnext101-90e --device hpu --global-batch 256 --set machine.backend=gaudi-media",
         {"recipe.global_batch": 256, "machine.backend": "gaudi-media"},
@@ -125,13 +131,22 @@ NVIDIA: Cases = {
     "41": ("nvidia-resnet50-90e --data /data/imagenet", {"recipe.data.source": "/data/imagenet"}),
     "42": (
         f"nvidia-resnet50-90e --device cuda --global-batch 256 --lr 0.1 {PLAIN}",
-        {"derived.lr": 0.1, "recipe.schedule.milestones": (30.0, 60.0, 80.0), "recipe.loss.label_smoothing": 0.1},
+        {
+            "derived.lr": 0.1,
+            "recipe.optim.momentum": 0.9,
+            "recipe.schedule.kind": "step",
+            "recipe.schedule.milestones": (30.0, 60.0, 80.0),
+            "recipe.loss.label_smoothing": 0.1,
+        },
     ),
     "43": (
         "nvidia-resnet50-90e --precision fp16 --set machine.loss_scaling=static --set machine.loss_scale=256",
         {"machine.precision": "fp16", "machine.loss_scaling": "static", "machine.loss_scale": 256.0},
     ),
-    "44": (f"nvidia-resnet50-90e --procs 8 --lr 0.1 {PLAIN}", {"derived.lr": 0.1, "derived.process_batch": 256}),
+    "44": (
+        f"nvidia-resnet50-90e --procs 8 --lr 0.1 {PLAIN}",
+        {"derived.lr": 0.1, "derived.process_batch": 256, "recipe.schedule.kind": "step"},
+    ),
     "45": (
         f"nvidia-resnet50-90e --procs 8 --lr 0.1 {PLAIN} --precision fp16 --set machine.loss_scaling=static",
         {"derived.lr": 0.1, "machine.loss_scaling": "static"},

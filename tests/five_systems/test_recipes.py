@@ -13,7 +13,7 @@ SSD: Cases = {
     "5": ("habana-ssd-1", {"global_batch": 128}),
     "6": ("habana-ssd-1", {"schedule.epochs": 50.0}),
     "10": ("habana-ssd-1", {"schedule.kind": "step", "schedule.milestones": (40.0, 50.0), "schedule.gamma": 0.1}),
-    "38": ("habana-ssd-1", {"detect.match": "at-least", "detect.match_iou": 0.5}),
+    "38": ("habana-ssd-1", {"detect.match": "at-least", "detect.match_iou": 0.5, "detect.contested": "first"}),
 }
 RESNEXT: Cases = {
     "2": ("habana-tf-resnext101-90e", {"optim.name": "sgd", "optim.momentum": 0.875}),

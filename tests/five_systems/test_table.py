@@ -183,7 +183,7 @@ def test_a_skipped_test_would_be_noticed() -> None:
     assert missing_in_ci("tests/engine/processes/test_launch.py::test_srun_makes_one_run")
     assert missing_in_ci("tests/engine/processes/test_launch.py::test_hydra_makes_one_run_also_through_a_shell")
     assert missing_in_ci("tests/lab/study/test_analysis.py::test_the_resnet_of_the_sc22_group") == "real data"
-    assert missing_in_ci("tests/data/augment/test_colour.py::test_mlperfs_jitter_is_torchvisions") == "real data"
+    assert missing_in_ci("tests/data/augment/test_boxes.py::test_mlperfs_jitter_is_torchvisions") == "real data"
     assert "why_absent" in skip_sources(
         "tests/device_suite/test_train.py::test_a_detector_trains_to_the_weights_of_the_cpu"
     )

@@ -20,3 +20,17 @@ def test_weight_decay_is_not_in_the_reported_loss(
         events = [json.loads(line) for line in (only_run(Path(out)) / "events.jsonl").read_text().splitlines()]
         first.append(next(e["loss"] for e in events if e["kind"] == "step"))
     assert first[0] == first[1]
+
+
+def test_mixup_changes_the_loss_of_the_first_step(
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    """The weights and the images are the same: only mixed ones give another loss."""
+    first = []
+    for mixup in ("0", "0.2"):
+        out = str(tmp_path / mixup)
+        done = vernier_here("train", *tiny, *FEW, "--set", f"augment.mixup={mixup}", "--out", out)
+        assert done.code == 0, done.err
+        events = [json.loads(line) for line in (only_run(Path(out)) / "events.jsonl").read_text().splitlines()]
+        first.append(next(e["loss"] for e in events if e["kind"] == "step"))
+    assert first[0] != first[1]

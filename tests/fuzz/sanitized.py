@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from tests.data.decoding.small_jpegs import small_jpeg
+from vernier.compat.preparing.restarts import add_restart_markers
 from vernier.data.decoding import decode as decode_module
 from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, decode, decode_strictly, lazy_image
 from vernier.data.decoding.jpeg_slicing import NotSliceable
-from vernier.data.decoding.restarts import add_restart_markers
 from vernier.kernels import library
 from vernier.kernels.jpeg import CompiledDecoder
 from vernier.kernels.restarts import CompiledRestarts

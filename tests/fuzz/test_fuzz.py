@@ -24,3 +24,15 @@ def test_no_damaged_file_does_more_than_be_refused(seed: str, tmp_path: Path) ->
     done = run_fuzzers("--no-guided", "--seconds", str(CPU_S), "--seed", seed, "--out", str(tmp_path))
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     assert " inputs " in done.stderr
+
+
+def test_the_compiled_decoder_accepts_no_jpeg_that_libjpeg_refuses() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz.acceptance", "--files", "500"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert " accepted by both" in done.stdout

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from vernier.cli import help_text
-from vernier.cli.commands import GROUPS
-from vernier.cli.help import command_help
+from vernier.cli.help import command_help, help_text
 from vernier.cli.parser import parse
 from vernier.errors import ConfigError
 from vernier.requests.declaring import Option, Request, examples_of, options_of
-from vernier.requests.registry import COMMANDS, INTERNAL, find
+from vernier.requests.registry import COMMANDS, GROUPS, INTERNAL, find
 
 FOLDER = Path(__file__).parent / "commands"
 WRONG = {"int": "1.5", "float": "fast", "choice": "no-such", "duration": "10", "time limit": "10", "fraction": "0.1"}
@@ -49,7 +47,7 @@ def write() -> None:
 
 def _page(command: str, cls: type[Request]) -> Iterator[str]:
     yield command_help(cls, f"vernier {command}", everything=True)
-    everyday = [option.flag for option in options_of(cls) if not option.declared.advanced]
+    everyday = [option.flag for option in options_of(cls) if not option.advanced]
     yield f"everyday: {' '.join(everyday)}"
     yield ""
     for words in wrong_lines(cls):
@@ -74,7 +72,7 @@ def wrong_lines(cls: type[Request]) -> Iterator[list[str]]:
         yield []
     yield [*needed, "--no-such-flag"]
     for option in options_of(cls):
-        if option.declared.edge == "python" or option.declared.positional or option.form.count > 1:
+        if option.edge == "python" or option.positional or option.form.count > 1:
             continue
         flag = "--set" if option.name == "settings" else option.flag
         if option.switch:
@@ -85,7 +83,7 @@ def wrong_lines(cls: type[Request]) -> Iterator[list[str]]:
 
 
 def _out_of_range(option: Option) -> Iterator[str]:
-    declared, units = option.declared, {"duration": "s", "fraction": "%"}
+    declared, units = option, {"duration": "s", "fraction": "%"}
     factor = 100 if option.form.kind == "fraction" else 1
     unit = units.get(option.form.kind, "")
     if declared.low is not None and (declared.low > 0 or not unit):

@@ -92,10 +92,10 @@ def test_one_page_reports_all_of_them(golden: Path, vernier_here: Callable[..., 
 
 def test_runs_and_benchmarks_are_compared(golden: Path, vernier_here: Callable[..., Done]) -> None:
     assert vernier_here("compare", "classifier", "stopped", "--json").code in (0, 1)
-    arms = [f"bench-train#{row['arm']}" for row in _expected(golden, "bench-train/bench.json")["rows"]]
-    assert len(arms) == 2
-    assert vernier_here("compare", *arms, "--json").code == 2  # another batch is other work
-    assert vernier_here("compare", *arms, "--different-work", "--json").code in (0, 1)
+    configurations = [f"bench-train#{row['arm']}" for row in _expected(golden, "bench-train/bench.json")["rows"]]
+    assert len(configurations) == 2
+    assert vernier_here("compare", *configurations, "--json").code == 2  # another batch is other work
+    assert vernier_here("compare", *configurations, "--different-work", "--json").code in (0, 1)
 
 
 def test_a_study_is_analysed_to_the_same_figures(golden: Path, vernier_here: Callable[..., Done]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.chaos.fork_server import Forked, ForkServer, kill
 from tests.conftest import command, only_run
 from tests.engine.processes.running import PATIENCE_S, Running, arguments
-from vernier.data.preparing.shards import pack_shards
+from vernier.compat.preparing.packing import pack_shards
 from vernier.data.sources import EncodedSource, open_split
 
 from .machines import Host, Hosts, made_hosts

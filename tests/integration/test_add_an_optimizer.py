@@ -84,8 +84,7 @@ def test_a_wrong_setting_of_it_is_refused(
     assert setting.partition("=")[0] in done.err
 
 
-def test_it_is_completed_explained_and_predicted(vernier: Callable[..., Done], installed: dict[str, str]) -> None:
-    assert "optim.name=lion" in vernier("__complete", "train", "--set", "optim.name=li", env=installed).out
+def test_it_is_explained_and_predicted(vernier: Callable[..., Done], installed: dict[str, str]) -> None:
     done = vernier("train", "--explain", *LION, "--set", "optim.nesterov=false", env=installed)
     assert done.code == 0, done.err
     assert "memory" in done.out

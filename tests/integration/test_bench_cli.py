@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPO, TINY, Done, command, only_run
-from vernier.config import Config, to_dict
-from vernier.records.bench import StepResult
+from tests.conftest import TINY, Done, command, only_run
+from vernier.lab.records.bench import StepResult, read_bench
 from vernier.store import RunDir
 
 SMALL = [a for a in TINY if a not in ("--global-batch", "16")]
@@ -34,7 +33,7 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
     assert (small["status"], large["status"]) == ("ok", "out-of-memory")
     assert small["images_per_s_total"]["value"] > 0
     run = RunDir.open(only_run(out))
-    rounds = run.read_bench().rounds
+    rounds = read_bench(run.path).rounds
     assert len(rounds) == 2
     assert [len(r.result.raw.step_s) for r in rounds if isinstance(r.result, StepResult)] == [2]
     assert "out-of-memory" in (run.path / "bench.md").read_text()
@@ -64,63 +63,6 @@ def test_scaling_over_processes_counts_images_once_and_names_communication(
 
 
 @pytest.mark.slow
-def test_a_version_against_itself_is_measured_in_turns(
-    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
-) -> None:
-    if not (REPO / ".git").exists():
-        pytest.skip("this is no git clone")
-    flags = "--batch 4 --steps 5 --repeats 1 --against HEAD --tolerance 99% --json"
-    done = vernier_here("bench", "train", "--data", str(shapes), *SMALL, *flags.split(), "--out", str(tmp_path))
-    assert done.code in (0, 1), done.err  # five steps on a busy machine may be called slower
-    (comparison,) = done.json()["compared"]
-    assert comparison["ratio"] > 0
-    assert comparison["steps"] == [5, 5]
-    assert any("commit" in fact for fact in done.json()["facts"])
-
-
-def test_a_version_that_cannot_be_measured_is_refused_before_anything_runs(
-    vernier_here: Callable[..., Done], tmp_path: Path
-) -> None:
-    first = subprocess.run(
-        ["git", "-C", str(REPO), "rev-list", "--max-parents=0", "HEAD"], capture_output=True, text=True
-    ).stdout.split()
-    if not first:
-        pytest.skip("this is no git clone")
-    done = vernier_here("bench", "train", "--against", first[0], "--out", str(tmp_path / "runs"))
-    assert done.code == 2
-    assert "cannot be measured" in done.err
-    assert not list(tmp_path.glob("runs/*"))
-
-
-def _bench(path: Path, commit: str | None, **request: object) -> Path:
-    """A run directory of a benchmark that ran a commit."""
-    run = RunDir.create(path, "bench")
-    run.write_config(to_dict(Config()))
-    run.write_environment({"git_commit": commit})
-    run.write_bench({"asked": {"what": "train", "config": to_dict(Config()), **request}}, "")
-    return run.path
-
-
-@pytest.mark.parametrize(
-    ("commit", "request_fields", "words"),
-    [
-        ("abc-dirty", {}, "a changed working copy"),
-        (None, {}, "an unknown version"),
-        ("abc", {"what": "infer"}, "use vernier bench infer"),
-        ("abc", {"config": {"nonsense": 1}}, "nonsense"),
-    ],
-)
-def test_a_benchmark_that_cannot_be_run_again_is_refused(
-    vernier_here: Callable[..., Done], tmp_path: Path, commit: str | None, request_fields: dict[str, object], words: str
-) -> None:
-    done = vernier_here(
-        "bench", "train", "--against", str(_bench(tmp_path, commit, **request_fields)), "--out", str(tmp_path / "o")
-    )
-    assert (done.code, words in done.err) == (2, True), done.err
-    assert not (tmp_path / "o").exists()
-
-
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], tmp_path: Path) -> None:
     flags = "--data synthetic --batch 2,4 --steps 3 --repeats 50"
     arguments = command("bench", "train", *SMALL, *flags.split(), "--out", str(tmp_path / "o"))
@@ -136,12 +78,12 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
     finally:
         process.kill()  # or it would keep measuring beside the other tests
     assert process.returncode == 130, errors
-    assert "100 processes (2 arms x 50 repeats), 3 steps each" in errors
+    assert "100 processes (2 configurations x 50 repeats), 3 steps each" in errors
     assert "INTERRUPTED after" in out
     run = RunDir.open(only_run(tmp_path / "o"))
     assert run.status().status == "stopped"
     assert run.read_environment()["host"]
-    assert any(r.status == "ok" for r in run.read_bench().rows)
+    assert any(r.status == "ok" for r in read_bench(run.path).rows)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +95,6 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
         (["bench", "train", "--precision", "fp31"], "Did you mean fp32"),
         (["bench", "train", "--repeats", "0"], "out of range"),
         (["bench", "train", "no-such-recipe"], "no-such-recipe"),
-        (["bench", "train", "--against", "no-such-ref"], "neither a run directory nor a git reference"),
-        (["bench", "train", "--against", ""], "neither a run directory nor a git reference"),
     ],
 )
 def test_wrong_input_is_explained(

@@ -103,14 +103,14 @@ def test_a_broken_image_exits_1_and_is_named(
 ) -> None:
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", str(shapes), str(copy)], check=True)
-    victim = next((copy / "train").rglob("*.jpg"))
-    victim.write_bytes(victim.read_bytes()[:40])
+    for victim in sorted((copy / "train").rglob("*.jpg"))[:4]:  # three are allowed
+        victim.write_bytes(victim.read_bytes()[:40])
     done = vernier_here("train", *tiny, "--data", str(copy), "--epochs", "1")
     assert done.code == 1, done.err
     assert victim.name in done.err
 
 
-@pytest.mark.parametrize("name", [["recipes"], ["models"], ["doctor", "--no-probe"]])
+@pytest.mark.parametrize("name", [["recipes"], ["models"], ["doctor"]])
 def test_lists_are_tables_or_json(vernier_here: Callable[..., Done], name: list[str]) -> None:
     assert vernier_here(*name).code == 0
     assert json.loads(vernier_here(*name, "--json").out)
@@ -118,7 +118,7 @@ def test_lists_are_tables_or_json(vernier_here: Callable[..., Done], name: list[
 
 def test_the_lists_name_what_there_is(vernier_here: Callable[..., Done]) -> None:
     listed = vernier_here("recipes").out
-    assert all(name in listed for name in recipes.BUILT_IN)
+    assert all(name in listed for name in recipes.names())
     assert "25.6 M" in vernier_here("models").out
     assert "25,557,032" in vernier_here("models", "resnet50").out
     assert vernier_here("recipes", "show", "nope").code == 2

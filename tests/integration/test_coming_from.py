@@ -22,7 +22,7 @@ from tests.documented import DOCS, Shown, commands, fences, parsed
 from tests.integration.originals import Original, read
 from vernier import cli
 from vernier import recipes as book
-from vernier.api.training import training_of
+from vernier.api.training import _training_of
 from vernier.config import Config, derive, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import kinds
@@ -55,7 +55,7 @@ def resolved(shown: Shown) -> Config:
     """All settings of a training run, worked out as the command does it."""
     request = parsed(shown.words)
     assert isinstance(request, Train)
-    return training_of(request).config
+    return _training_of(request).config
 
 
 @pytest.mark.parametrize("shown", TRAININGS, ids=str)
@@ -253,7 +253,7 @@ class Stage:
         return {
             "train": self._training,
             "eval": self._evaluation,
-            "doctor": lambda w: ["--no-probe"],
+            "doctor": lambda w: [],
             "bench train": self._benchmark,
             "bench infer": self._benchmark,
             "bench scaling": self._benchmark,

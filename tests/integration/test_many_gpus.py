@@ -7,8 +7,8 @@ import pytest
 
 from tests.conftest import TINY, Done, only_run
 from tests.lab.telemetry.nvidia_host import GPU_IS_LOST, environment, uuid_of, watts_of
+from vernier.lab.records.bench import Failure, read_bench
 from vernier.lab.study.files import StudyDir
-from vernier.records.bench import ArmFailure
 from vernier.store import RunDir
 
 pytest.importorskip("pynvml")
@@ -30,8 +30,8 @@ def test_a_benchmark_of_one_gpu_has_its_energy_and_not_that_of_all_eight(
     done = vernier("bench", "train", "--data", str(shapes), *SMALL, *flags.split(), env=host | ONE_GPU)
     assert done.code == 0, done.err
     (row,) = done.json()["rows"]
-    (measured,) = RunDir.open(only_run(tmp_path / "o")).read_bench().rounds
-    assert not isinstance(measured.result, ArmFailure)
+    (measured,) = read_bench(only_run(tmp_path / "o")).rounds
+    assert not isinstance(measured.result, Failure)
     energy = measured.result.energy
     assert energy is not None
     assert (energy.devices, energy.mean_power_w) == (1, pytest.approx(watts_of(4), rel=0.05))  # all eight draw 1080 W

@@ -21,13 +21,11 @@ import vernier as v
 from tests.report.bench_results import bench_run
 from tests.report.page.conftest import EVIL, STEP, detector, emit, trained  # noqa: F401
 from tests.report.run_dirs import step_times, write_run
+from vernier.lab.reading.csv_tables import csv_text
 from vernier.measure.estimates import in_known_digits
 from vernier.report.page.build import build
 from vernier.report.page.collect import collect
-from vernier.report.page.numbers import decimals, number, with_digits
-from vernier.report.page.serve import Live, Server
-from vernier.store import RunDir
-from vernier.store.csv_tables import csv_text
+from vernier.report.page.numbers import _with_digits, decimals, number
 
 FLAGS = (
     "--headless=new",
@@ -388,7 +386,7 @@ def test_numbers_are_the_same_in_charts_and_tables(browser: Browser, everything:
     assert single == [number(v) for v in values]
     columns = [[3600.54, 0.7241], [0.5, 0.1], [99.9, 0.0004], [12.0], [0.0]]
     together = browser.js("return arguments[0].map(c => c.map(v => withDigits(v, decimals(c))))", columns)
-    assert together == [[with_digits(v, decimals(c)) for v in c] for c in columns]
+    assert together == [[_with_digits(v, decimals(c)) for v in c] for c in columns]
     pairs = [(4.424, 0.88), (87.04, 2.0), (175.0, 75.0), (1234.6, 3.0), (0.5163, 0.0001), (9787.4, 40.0)]
     known = browser.js("return arguments[0].map(([v, half]) => withDigits(v, knownDecimals(v, half)))", pairs)
     assert known == [in_known_digits(v, half) for v, half in pairs]
@@ -456,26 +454,6 @@ def test_boxes_below_the_least_score_are_hidden(browser: Browser, everything: Pa
         "for (let i = 0; i < 8; i++) tag.after(tag.cloneNode(true)); showExamples(0)"
     )
     assert not browser.js(visible), "many labels would hide the image and each other"
-
-
-def test_the_live_page_updates_without_losing_the_scroll_position(browser: Browser, tmp_path: Path) -> None:
-    run = RunDir(write_run(tmp_path, "going", step_times(1, n=100), status="running"))
-    with run.locked(), Server(Live([run.path])) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        browser.open(server.url)
-        browser.until("return document.getElementById('live').textContent.startsWith('live ·')")
-        browser.click('details[data-figure="loss"] summary')
-        rows = browser.js("return figures.loss.rows.length")
-        emit(run, STEP)
-        browser.until(f"return figures.loss.rows.length === {rows + 1}")
-        assert browser.js("return document.querySelector('details[data-figure=\"loss\"]').open")
-        assert (
-            browser.js("return document.querySelectorAll('details[data-figure=\"loss\"] tbody tr').length") == rows + 1
-        )
-        assert browser.js("return document.querySelectorAll('main > section').length") == 3
-        server.shutdown()
-    browser.until("return document.getElementById('live').classList.contains('lost')")
-    browser.driver.get("about:blank")
 
 
 def test_figures_are_drawn_in_the_output_of_a_notebook(

@@ -11,8 +11,8 @@ import vernier
 from tests.api import reference
 from tests.api.notebook import NOTEBOOK, PARAMETERS, execute
 from tests.api.page import PAGE, outputs, prepare, with_outputs
-from vernier.api.functions import options_in_python
-from vernier.requests.training import Finetune
+from vernier.api.functions import _options_in_python
+from vernier.lab.requests.finetuning import Finetune
 
 TINY_CELL = """
 DATA, EPOCHS = {data!r}, 1
@@ -48,7 +48,7 @@ def test_the_reference_is_that_of_the_source() -> None:
     text = reference.FILE.read_text(encoding="utf-8")
     assert text == reference.page(), "run make pages"
     assert all(f"## `{name}`" in text for name in vernier.__all__ if not name.startswith("_"))
-    assert all(f"{option.name}={option.default!r}" in text for option in options_in_python(Finetune)[1:2])
+    assert all(f"{option.name}={option.default!r}" in text for option in _options_in_python(Finetune)[1:2])
 
 
 def test_the_notebook_runs_in_a_kernel_and_shows_figures(shapes: Path, tmp_path: Path) -> None:

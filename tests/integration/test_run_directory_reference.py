@@ -49,7 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shapes: Path) -> list[Path]:
 
 def test_every_event_and_field_is_documented(runs: list[Path]) -> None:
     kinds = {json.loads(line)["kind"] for run in runs for line in (run / "events.jsonl").read_text().splitlines()}
-    assert kinds == {"start", "step", "epoch", "eval", "checkpoint", "warning", "end"}
+    assert kinds == {"start", "step", "fingerprint", "epoch", "eval", "checkpoint", "warning", "end"}
     assert [name for run in runs for name in undocumented(run / "events.jsonl")] == []
     assert [name for run in runs for name in undocumented(run / "telemetry.jsonl", "telemetry.jsonl")] == []
 

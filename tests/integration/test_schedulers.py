@@ -158,10 +158,10 @@ log_every_steps = 1
 
 
 def _plan(form: str, shapes: Path, tmp_path: Path, *lines: str) -> str:
-    """The script that `vernier plan --submit` writes for a small training."""
+    """The script that `vernier submit` writes for a small run."""
     (tmp_path / "tiny.toml").write_text(RECIPE)
     machine, script = _machine_file(shapes, tmp_path, *lines), tmp_path / "job"
-    words = ["plan", str(tmp_path / "tiny.toml"), "--submit", form, "--machine", str(machine), "--out", str(script)]
+    words = ["submit", str(tmp_path / "tiny.toml"), "--to", form, "--machine", str(machine), "--out", str(script)]
     assert main(words) == 0
     assert main(words) == 2, "a file that exists is not overwritten"
     return str(script)

@@ -2,9 +2,12 @@
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import simplejpeg
 from hypothesis import given, settings
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Done, only_run
 from tests.data.decoding.small_jpegs import crops, small_jpeg
-from vernier.data.decoding.base import PluginJpeg
+from vernier.data.decoding.base import _PluginJpeg
 from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import NotSliceable
 from vernier.errors import ConfigError
@@ -91,7 +94,7 @@ def test_what_it_does_not_decode_libjpeg_does(options: dict[str, object]) -> Non
     window = slice(5, 60), slice(7, 80)
     if isinstance(image, LazyJpeg):
         assert DECODER.decode_window(image, window) is None
-        image = PluginJpeg(image, DECODER)
+        image = _PluginJpeg(image, DECODER)
     assert np.array_equal(image[window], decode(encoded)[window])
 
 
@@ -125,7 +128,7 @@ def test_damaged_files_end_as_with_libjpeg(
         image = lazy
     height, width = image.shape[:2]
     window = slice(height // 4, height // 2 + 1), slice(width // 3, width)
-    ours, libjpegs = outcome(PluginJpeg(image, DECODER), window), outcome(image, window)
+    ours, libjpegs = outcome(_PluginJpeg(image, DECODER), window), outcome(image, window)
     assert type(ours) is type(libjpegs)
     assert np.array_equal(ours, libjpegs)
 
@@ -133,14 +136,14 @@ def test_damaged_files_end_as_with_libjpeg(
 def test_reduced_windows_are_libjpegs(add_markers: AddMarkers) -> None:
     image = segmented(add_markers, small_jpeg(320, 200))
     window = slice(10, 60), slice(20, 100)
-    assert np.array_equal(PluginJpeg(image, DECODER).decode_window(window, 2), image.decode_window(window, 2))
+    assert np.array_equal(_PluginJpeg(image, DECODER).decode_window(window, 2), image.decode_window(window, 2))
 
 
 def test_a_shard_that_ends_early_is_bad(add_markers: AddMarkers) -> None:
     rewritten, segments = add_markers(small_jpeg(320, 200))
     image = SegmentedJpeg(lambda start, stop: rewritten[: len(rewritten) // 2][start:stop], segments)
     with pytest.raises(BadImage, match="the shard ends before the image does"):
-        PluginJpeg(image, DECODER)[100:200, 0:320]
+        _PluginJpeg(image, DECODER)[100:200, 0:320]
 
 
 def test_other_pixels_than_libjpegs_are_noticed_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,3 +242,50 @@ def test_images_of_an_unusual_header_are_left_to_libjpeg(add_markers: AddMarkers
     own = DECODER.decode_window(image, window)
     assert own is not None
     assert np.array_equal(own, decode(without_jfif)[window])
+
+
+def with_an_all_ones_code(encoded: bytes) -> bytes:
+    """The image with one more symbol, which it does not use, of the longest length in its last Huffman table."""
+    at = encoded.rindex(b"\xff\xc4")
+    size = int.from_bytes(encoded[at + 2 : at + 4], "big")
+    table = bytearray(encoded[at + 4 : at + 2 + size])
+    counts, symbols = table[1:17], table[17:]
+    longest = max(i for i in range(16) if counts[i])
+    counts[longest] += 1
+    symbols.append(next(symbol for symbol in range(1, 11) if symbol not in symbols))
+    marker = b"\xff\xc4" + (size + 1).to_bytes(2, "big") + table[:1] + counts + symbols
+    return encoded[:at] + marker + encoded[at + 2 + size :]
+
+
+def test_a_huffman_code_of_only_ones_is_refused_by_both_decoders() -> None:
+    encoded = small_jpeg(64, 48, optimize=True)
+    assert DECODER.decode_window(opened(encoded), (slice(0, 48), slice(0, 64))) is not None
+    reserved = with_an_all_ones_code(encoded)
+    with pytest.raises(BadImage, match="Huffman"):
+        decode(reserved)
+    assert DECODER.decode_window(opened(reserved), (slice(0, 48), slice(0, 64))) is None
+
+
+@pytest.mark.parametrize("px", [65_500, 65_501])
+def test_images_are_as_large_as_libjpeg_allows_and_no_larger(px: int) -> None:
+    encoded = small_jpeg(65_500, 8, mode="L")
+    at = encoded.index(b"\xff\xc0") + 7
+    encoded = encoded[:at] + px.to_bytes(2, "big") + encoded[at + 2 :]
+    # One of 65,501 has one more block: it is damaged, too, but nothing of that block is read for this window.
+    own = DECODER.decode_window(opened(encoded), (slice(0, 8), slice(0, 9)))
+    assert (own is None) == (px > 65_500)
+
+
+def decoded_mb(encoded: bytes, px: int) -> float:
+    """The memory of this process after an image was decoded."""
+    assert DECODER.decode_window(opened(encoded), (slice(0, px), slice(0, px))) is not None
+    return psutil.Process().memory_info().rss / 1e6
+
+
+def test_a_large_image_leaves_no_memory_with_the_thread() -> None:
+    """In a new process: the heap of this one has holes of other tests, which decide what is given back. The image is
+    gray, so that its file is small: the C library keeps up to 60 MB of freed copies of a large one."""
+    large = simplejpeg.encode_jpeg(np.full((9_000, 9_000, 3), 128, np.uint8), colorsubsampling="420")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        before = pool.submit(decoded_mb, small_jpeg(1_600, 1_200), 40).result()
+        assert pool.submit(decoded_mb, large, 9_000).result() - before < 60

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.data.decoding.small_jpegs import small_jpeg
+from vernier.compat.preparing.restarts import _choose_restart_interval, add_restart_markers
 from vernier.data.decoding.jpeg_slicing import NotSliceable, parse_header
-from vernier.data.decoding.restarts import add_restart_markers, choose_restart_interval
 from vernier.errors import ConfigError
 from vernier.kernels import restarts
 from vernier.kernels.restarts import CompiledRestarts
@@ -29,14 +29,14 @@ WRITER = CompiledRestarts()
 
 def _by_jpegtran(encoded: bytes) -> bytes | None:
     """None where jpegtran reports anything."""
-    interval = choose_restart_interval(parse_header(encoded).mcus_per_row)
+    interval = _choose_restart_interval(parse_header(encoded).mcus_per_row)
     command = ["jpegtran", "-copy", "none", "-optimize", "-restart", f"{interval}B"]
     done = subprocess.run(command, input=encoded, capture_output=True)
     return None if done.returncode or done.stderr else done.stdout
 
 
 def _by_us(encoded: bytes) -> bytes | None:
-    return WRITER.rewrite(encoded, choose_restart_interval(parse_header(encoded).mcus_per_row))
+    return WRITER.rewrite(encoded, _choose_restart_interval(parse_header(encoded).mcus_per_row))
 
 
 def _exif() -> bytes:
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_left_as_it_is_or_rewritten_as_by_jpegtran(
         damaged[draw.randrange(len(whole))] = draw.choice([0, 255, draw.randrange(256)])
     damaged = damaged[: draw.choice([len(whole), draw.randrange(len(whole))])]
     try:
-        interval = choose_restart_interval(parse_header(damaged).mcus_per_row)
+        interval = _choose_restart_interval(parse_header(damaged).mcus_per_row)
     except NotSliceable:
         interval = 3
     own = WRITER.rewrite(bytes(damaged), interval)

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.tiny_training import events_of, run_training, tiny_config
+from vernier.compat.devices.mps import Mps
 from vernier.config import Config, Model
 from vernier.devices.cpu import Cpu
-from vernier.devices.mps import Mps
-from vernier.engine.execution import traced
+from vernier.engine.execution import _traced
 from vernier.engine.training.checkpoints.resume import choose_resume_point
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError
@@ -109,7 +109,7 @@ def test_a_traced_network_trains_like_an_eager_one() -> None:
     _, own = pair(32, 32, bias=True)
     images = torch.randn(4, 32, 16, 16)
     gradients = []
-    for network in (own, traced(own, images, nullcontext, training=True)):
+    for network in (own, _traced(own, images, nullcontext, training=True)):
         own.zero_grad()
         network(images).square().sum().backward()
         gradients.append([parameter.grad.clone() for parameter in own.parameters() if parameter.grad is not None])

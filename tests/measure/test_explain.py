@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vernier import recipes
-from vernier.measure.explain import describe_explanation, explain, matmul_flops, sparkline
+from vernier.measure.explain import _matmul_flops, _sparkline, explain
 from vernier.records.codec import encode
 from vernier.records.run import RunSummary, TrainingSpeed
 from vernier.store import RunDir
@@ -25,8 +25,9 @@ def explained(runs: Path) -> list[str]:
         runs=runs,
         notes=("a note",),
         warnings=("a warning",),
+        resumed=None,
     )
-    return describe_explanation(result)
+    return result.lines()
 
 
 def test_everything_derived_is_in_the_lines(tmp_path: Path) -> None:
@@ -45,23 +46,27 @@ def test_everything_derived_is_in_the_lines(tmp_path: Path) -> None:
 
 
 def test_the_time_is_that_of_a_run_of_the_same_work(tmp_path: Path) -> None:
-    result = explain(CONFIG, images=10_240, images_from="", classes=1000, runs=tmp_path, notes=(), warnings=())
+    result = explain(
+        CONFIG, images=10_240, images_from="", classes=1000, runs=tmp_path, notes=(), warnings=(), resumed=None
+    )
     run = RunDir.create(tmp_path, "earlier")
     run.write_config({})
     speed = TrainingSpeed(images_per_s_total=1024.0, images_per_s_per_device=1024.0, devices=1, method="")
     run.write_status("finished", summary=encode(RunSummary(ran=result.ran, training=speed)))
-    again = explain(CONFIG, images=10_240, images_from="", classes=1000, runs=tmp_path, notes=(), warnings=())
+    again = explain(
+        CONFIG, images=10_240, images_from="", classes=1000, runs=tmp_path, notes=(), warnings=(), resumed=None
+    )
     assert again.expected is not None
     assert again.expected.low_s == again.expected.high_s == pytest.approx(450 * 2048 / 1024)
     assert "earlier" in again.expected.basis
 
 
 def test_a_curve_in_one_line() -> None:
-    assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
+    assert _sparkline([0.0, 0.5, 1.0]) == "▁▅█"
 
 
 def test_matrix_products_are_measured() -> None:
-    assert matmul_flops(0.01) > 1e8
+    assert _matmul_flops(0.01) > 1e8
 
 
 def test_explaining_does_not_import_torch() -> None:

@@ -8,7 +8,8 @@ import pytest
 from vernier import recipes
 from vernier.config import Config, Derived, derive, override
 from vernier.errors import TooLittleMemory
-from vernier.measure.memory import FreeMemory, KnownData, check_memory, describe_memory, predict_memory
+from vernier.measure.explain import _describe_memory
+from vernier.measure.memory import FreeMemory, KnownData, check_memory, predict_memory
 
 GIB = 2**30
 CPU = KnownData(on_cpu=True, val_images=0)
@@ -49,7 +50,7 @@ def test_an_evaluation_can_be_the_peak() -> None:
     config, derived = configured(global_batch=2)
     prediction = predict_memory(config, derived, KnownData(on_cpu=True, val_images=50_000))
     assert prediction.in_evaluation
-    assert "in evaluation" in describe_memory(prediction)
+    assert "in evaluation" in _describe_memory(prediction)
     assert not predict_memory(config, derived, KnownData(on_cpu=True, val_images=8)).in_evaluation
     message = refusal(FreeMemory(bytes=2 * GIB), known=KnownData(on_cpu=True, val_images=50_000), global_batch=2)
     assert "An evaluation needs about" in message

@@ -1,7 +1,7 @@
 import pytest
 
 from vernier.errors import ConfigError
-from vernier.measure.profiles import StepRange, describe_profile
+from vernier.measure.profiles import StepRange
 from vernier.records.profile import PhaseTimes, ProfileSummary, ProfilingOverhead
 
 
@@ -32,7 +32,7 @@ def profile(overhead: ProfilingOverhead | None) -> ProfileSummary:
 
 def test_a_profile_in_words_says_what_profiling_cost() -> None:
     cost = ProfilingOverhead(ratio=1.5, profiled_step_s_median=0.03, other_step_s_median=0.02, n_profiled=2, n_others=9)
-    where, overhead = describe_profile(profile(cost))
+    where, overhead = profile(cost).lines()
     assert "(steps 1 to 2): forward 100.0 %" in where
     assert "1.50 times as long (30.0 ms, n = 2, against 20.0 ms, n = 9; medians)" in overhead
-    assert "unknown, fewer than three" in describe_profile(profile(None))[1]
+    assert "unknown, fewer than three" in profile(None).lines()[1]

@@ -3,44 +3,19 @@
 import pytest
 
 from vernier.measure import published
-from vernier.measure.published import (
-    PublishedFigures,
-    PublishedRate,
-    Source,
-    figures_of,
-    published_speeds,
-    rate_cells,
-    rates,
-)
+from vernier.measure.published import PublishedFigures, PublishedRow, published_rows, published_speeds
 
-RATE = PublishedRate(
-    model="resnet50",
-    device="Abacus",
-    recipes=("mine-*",),
-    source=Source(citation="a page", year=2026),
-    what="train",
-    image_px=224,
-    device_batch=64,
-    images_per_s=800.0,
-    devices=4,
-)
+ROW = PublishedRow(kind="speeds", record=None, cells={"model": "resnet50", "img/s": 800.0})
 
 
-@pytest.fixture
-def abacus(monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = PublishedFigures(rates=lambda: [RATE], times=lambda: [], compare=lambda ran, rate: [])
+def test_figures_are_those_of_the_packages_that_plug_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(recipe: str | None) -> list[PublishedRow]:
+        return [ROW] if recipe == "mine-90e" else []
+
+    figures = PublishedFigures(rows=rows, compare=lambda ran, rate: [])
     monkeypatch.setattr(published, "load_group", lambda group, kind: {"abacus": figures})
-
-
-@pytest.mark.usefixtures("abacus")
-def test_figures_are_those_of_the_packages_that_plug_in() -> None:
-    assert rates() == (RATE,)
-    assert figures_of("mine-90e") == ([RATE], [])
-    assert figures_of("shapes-quick") == ([], [])
-
-
-def test_a_rate_is_shown_per_device_too() -> None:
-    assert rate_cells(RATE)["per_device"] == 200.0
+    assert published_rows("mine-90e") == [ROW]
+    assert published_rows("shapes-quick") == []
 
 
 def test_without_what_ran_nothing_is_compared() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from vernier import recipes
 from vernier.config import Config, Machine
-from vernier.measure.what_ran import describe_feeding, describe_old_run, describe_run, run_name
+from vernier.measure.what_ran import describe_feeding, describe_old_run, describe_run
 from vernier.records.environment import DeviceInfo, Environment
 from vernier.records.events import Loading, StartEvent
 from vernier.records.what_ran import WhatRan
@@ -52,17 +52,10 @@ def test_gradients_that_are_not_exchanged_as_usual_are_named() -> None:
         return describe_old_run(config, devices=devices).gradients
 
     assert exchange() is None
-    assert exchange(gradient_compression="bf16") == "gradients sent in bf16"
-    assert exchange(gradient_compression="bf16", devices=1) is None
-    assert exchange(gradient_compression="bf16", bucket_mb=5) == "gradients sent in bf16, buckets of 5 MiB"
+    assert exchange(bucket_mb=5) == "buckets of 5 MiB"
+    assert exchange(bucket_mb=5, devices=1) is None
     line = describe_old_run(Config(machine=Machine(bucket_mb=50)), devices=2).line()
     assert " x 2 devices, buckets of 50 MiB · " in line
-
-
-def test_run_directories_of_smoke_runs_are_marked() -> None:
-    config = recipes.load("shapes-quick")
-    assert run_name(config) == "shapes-quick"
-    assert run_name(recipes.smoke(config)) == "smoke-shapes-quick"
 
 
 @pytest.mark.parametrize(

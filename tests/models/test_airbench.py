@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional
 
 from vernier import models
-from vernier.models.airbench import AirbenchNet, whitening_filters
+from vernier.models.airbench import AirbenchNet, _whitening_filters
 
 
 def airbench(**options: object) -> AirbenchNet:
@@ -18,7 +18,7 @@ def test_filters_whiten_the_images_they_were_made_from() -> None:
     images = (
         functional.avg_pool2d(torch.randn(64, 3, 34, 34), 3, stride=1) * torch.tensor([4.0, 9.0, 6.0])[:, None, None]
     )
-    filters = whitening_filters(images)
+    filters = _whitening_filters(images)
     assert filters.shape == (24, 3, 2, 2)
     values = functional.conv2d(images, filters[:12]).transpose(0, 1).flatten(1)
     covariance = values @ values.T / values.shape[1]
@@ -28,7 +28,7 @@ def test_filters_whiten_the_images_they_were_made_from() -> None:
 
 
 def test_grey_images_that_are_all_alike_give_finite_filters() -> None:
-    assert torch.isfinite(whitening_filters(torch.zeros(2, 1, 8, 8))).all()
+    assert torch.isfinite(_whitening_filters(torch.zeros(2, 1, 8, 8))).all()
 
 
 def test_the_whitening_filters_and_scales_are_not_trained() -> None:

@@ -59,6 +59,9 @@ def test_depth_in_the_name_is_that_of_the_model(entry: ModelInfo) -> None:
 @pytest.mark.parametrize(("name", "params"), PUBLISHED_PARAMS.items())
 def test_published_parameter_counts(name: str, params: int) -> None:
     assert models.info(name).params == params
+    with torch.device("meta"):
+        model = models.build(name, num_classes=models.info(name).classes)
+    assert sum(parameter.numel() for parameter in model.parameters()) == params
 
 
 @pytest.mark.parametrize(("name", "gmac"), PUBLISHED_GMAC.items())

@@ -12,7 +12,7 @@ from tests.models.small_networks import CLASSIFIERS
 from vernier import models
 from vernier.models import Options
 from vernier.models.drop_path import DropPath
-from vernier.models.resnet import Arch, BlurConv2d, ResNet
+from vernier.models.resnet import Arch, BlurConv2d, ResNet, SameConv2d
 
 
 def randomise(model: ResNet) -> ResNet:
@@ -184,10 +184,29 @@ def test_blur_is_a_binomial_average() -> None:
     assert out[0, 0].tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 4, 0], [0, 0, 0, 0]]
 
 
-def test_batch_norm_settings_reach_every_layer() -> None:
-    model = models.build("resnet50", num_classes=2, bn_momentum=0.05, bn_eps=1e-3)
-    settings = {(m.momentum, m.eps) for m in model.modules() if isinstance(m, nn.BatchNorm2d)}
-    assert settings == {(0.05, 1e-3)}
+@pytest.mark.parametrize(("side", "kernel", "first"), [(224, 7, -2), (112, 3, 0), (9, 3, -1), (19, 3, -1), (38, 1, 0)])
+def test_tensorflows_padding_puts_more_at_the_right_and_bottom(side: int, kernel: int, first: int) -> None:
+    """By TensorFlow's rule: windows begin at `first`, every second pixel; torch's would begin at -(kernel // 2)."""
+    conv = SameConv2d(1, 1, kernel, stride=2, bias=False)
+    conv.weight.data.fill_(1.0)
+    image = torch.rand(1, 1, side, side, dtype=torch.float64)
+    out = conv.double()(image).detach()
+    assert out.shape[2:] == (math.ceil(side / 2),) * 2
+    for row, column in ((0, 0), (0, out.shape[3] - 1), (out.shape[2] - 1, 1)):
+        top, left = first + 2 * row, first + 2 * column
+        window = image[0, 0, max(0, top) : top + kernel, max(0, left) : left + kernel]
+        assert float(out[0, 0, row, column]) == pytest.approx(float(window.sum()))
+
+
+def test_padding_changes_strided_layers_alone() -> None:
+    def kinds(padding: str) -> dict[str, type[nn.Module]]:
+        model = models.build("resnet50", num_classes=2, padding=padding)
+        return {name: type(module) for name, module in model.named_modules()}
+
+    plain = kinds("torch")
+    changed = {padding: [n for n, kind in kinds(padding).items() if kind != plain[n]] for padding in ("tf", "tf-fixed")}
+    strided = [f"layer{n}.0.conv2" for n in (2, 3, 4)]
+    assert changed == {"tf": ["conv1", "maxpool", *strided], "tf-fixed": ["maxpool"]}
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")

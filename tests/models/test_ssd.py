@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vernier import models
@@ -60,7 +60,7 @@ def mlperf_anchors() -> Tensor:
 @pytest.mark.parametrize("name", ["ssd300-resnet18", "ssd300-resnet34", "ssd300-resnet50", "ssd300-resnet50-v1"])
 def test_default_boxes_are_mlperfs(name: str) -> None:
     model = build(name, width=8)
-    assert [level.boxes for level in model.levels] == [5776, 2166, 600, 150, 36, 4]
+    assert [level.grid**2 * len(level.shapes) for level in model.levels] == [5776, 2166, 600, 150, 36, 4]
     torch.testing.assert_close(make_anchors(model.levels), mlperf_anchors(), rtol=0, atol=1e-6)
 
 
@@ -171,6 +171,21 @@ def test_width_reaches_the_extra_levels() -> None:
     assert model.backbone.conv1.out_channels == 16
     assert [head.in_channels for head in model.loc] == [64, 128, 128, 64, 64, 64]
     assert build("ssd-small", width=8).extras[0][0].out_channels == 16
+
+
+def test_extra_levels_can_be_padded_as_tensorflows_are() -> None:
+    """Theirs halve 38 cells to 19, 10 and 5 with SAME; the backbone pads all sides alike, the last levels none."""
+    model, plain = (build("ssd300-resnet34", padding=padding) for padding in ("tf-fixed", "torch"))
+    kinds = [type(extra[2]).__name__ for extra in model.extras]
+    assert kinds == ["SameConv2d"] * 3 + ["Conv2d"] * 2
+    assert type(model.backbone.maxpool).__name__ == "_SamePool"
+    assert type(model.backbone.conv1) is nn.Conv2d
+    model.load_state_dict(plain.state_dict())
+    images = torch.rand(1, 3, 300, 300)
+    with torch.inference_mode():
+        (boxes, _), (others, _) = (each.eval()(images) for each in (model, plain))
+    assert boxes.shape == others.shape
+    assert not torch.equal(boxes, others)
 
 
 # ---- the forward pass -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import torch
 from tests.models import their_checkpoints
 from vernier.errors import ConfigError
 from vernier.models import build, weights
-from vernier.models.torch_file import Placeholder, load_torch
+from vernier.models.torch_file import _Placeholder, load_torch
 
 
 def network() -> torch.nn.Module:
@@ -33,7 +33,7 @@ def test_a_placeholder_has_the_values_and_no_behaviour(tmp_path: Path) -> None:
     file = tmp_path / "c.pth.tar"
     their_checkpoints.write_nvidia_fp16(network(), file, epoch=3, best=1.0, halves_first=True)
     scaler = load_torch(file).content["optimizer"]["loss_scaler"]
-    assert isinstance(scaler, Placeholder)
+    assert isinstance(scaler, _Placeholder)
     assert vars(scaler) == {"cur_scale": 128.0}
 
 
@@ -69,7 +69,7 @@ def test_an_attack_under_the_name_of_a_skipped_package_runs_nothing(
     hostile_file(tmp_path / "evil.pth", "apex", "system", f"touch {target}")
     file = load_torch(tmp_path / "evil.pth")
     assert file.skipped == ("apex.system",)
-    assert isinstance(file.content["evil"], Placeholder)
+    assert isinstance(file.content["evil"], _Placeholder)
     assert "apex" not in sys.modules
     assert not target.exists()
 

@@ -15,12 +15,13 @@ from tests.models.small_networks import MEAN, STD, same, tiny
 from vernier import models
 from vernier.models import weights
 from vernier.models.resnet import ResNet
+from vernier.models.weights import WeightFormat, find_format
 
 
 def test_safetensors_round_trip_with_metadata(tmp_path: Path) -> None:
     state = tiny().to(memory_format=torch.channels_last).state_dict()
     weights.save_safetensors(state, tmp_path / "w.safetensors", {"model": "resnet8-small"})
-    assert same(weights.read(tmp_path / "w.safetensors"), state)
+    assert same(weights.read_file(tmp_path / "w.safetensors", ema=False).state, state)
     assert weights.read_metadata(tmp_path / "w.safetensors") == {"model": "resnet8-small"}
     assert [path.name for path in tmp_path.iterdir()] == ["w.safetensors"]
 
@@ -29,8 +30,8 @@ def test_the_kind_of_file_is_recognised_by_content_not_by_name(tmp_path: Path) -
     state = tiny().state_dict()
     save_file(state, tmp_path / "renamed.pth")
     torch.save(state, tmp_path / "renamed.safetensors")
-    assert same(weights.read(tmp_path / "renamed.pth"), state)
-    assert same(weights.read(tmp_path / "renamed.safetensors"), state)
+    assert same(weights.read_file(tmp_path / "renamed.pth", ema=False).state, state)
+    assert same(weights.read_file(tmp_path / "renamed.safetensors", ema=False).state, state)
     assert weights.read_metadata(tmp_path / "renamed.safetensors") == {}
 
 
@@ -40,7 +41,7 @@ def test_checkpoints_are_opened_and_wrappers_removed(tmp_path: Path, container: 
     state = tiny().state_dict()
     wrapped = {prefix + key: value for key, value in state.items()}
     torch.save({"epoch": 3, container: wrapped, "args": argparse.Namespace(lr=0.1)}, tmp_path / "c.pth")
-    assert same(weights.read(tmp_path / "c.pth"), state)
+    assert same(weights.read_file(tmp_path / "c.pth", ema=False).state, state)
 
 
 @pytest.mark.parametrize("container", ["state_dict_ema", "model_ema", "ema_state_dict"])
@@ -48,8 +49,8 @@ def test_averaged_weights_are_a_choice(tmp_path: Path, container: str) -> None:
     plain, averaged = tiny().state_dict(), tiny().state_dict()
     stored = {"n_averaged": torch.tensor(7), **{f"module.{key}": value for key, value in averaged.items()}}
     torch.save({"model": plain, container: stored}, tmp_path / "c.pth")
-    assert same(weights.read(tmp_path / "c.pth"), plain)
-    fitted, report = weights.adapt(weights.read(tmp_path / "c.pth", ema=True), tiny())
+    assert same(weights.read_file(tmp_path / "c.pth", ema=False).state, plain)
+    fitted, report = weights.adapt(weights.read_file(tmp_path / "c.pth", ema=True).state, tiny())
     assert same(fitted, averaged)
     assert report.dropped == ("n_averaged",)
 
@@ -57,7 +58,7 @@ def test_averaged_weights_are_a_choice(tmp_path: Path, container: str) -> None:
 def test_asking_for_absent_averaged_weights_lists_what_there_is(tmp_path: Path) -> None:
     torch.save({"model": tiny().state_dict(), "epoch": 1}, tmp_path / "c.pth")
     with pytest.raises(ValueError, match="no averaged weights; it has model, epoch"):
-        weights.read(tmp_path / "c.pth", ema=True)
+        weights.read_file(tmp_path / "c.pth", ema=True)
 
 
 class Bomb:
@@ -73,7 +74,7 @@ class Bomb:
 def test_code_in_a_file_is_never_run(tmp_path: Path, write: Callable[[object, Path], None]) -> None:
     write({"state_dict": tiny().state_dict(), "bomb": Bomb(tmp_path / "boom")}, tmp_path / "evil.pth")
     with pytest.raises(ValueError, match=r"Cannot read weights from .*evil\.pth"):
-        weights.read(tmp_path / "evil.pth")
+        weights.read_file(tmp_path / "evil.pth", ema=False)
     assert not (tmp_path / "boom").exists()
 
 
@@ -83,13 +84,13 @@ def test_code_in_a_file_is_never_run(tmp_path: Path, write: Callable[[object, Pa
 def test_files_that_are_not_weights_are_refused_with_the_reason(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.pth").write_bytes(content)
     with pytest.raises(ValueError, match=r"x\.pth"):
-        weights.read(tmp_path / "x.pth")
+        weights.read_file(tmp_path / "x.pth", ema=False)
 
 
 def test_a_file_with_objects_in_it_names_them(tmp_path: Path) -> None:
     torch.save({"state_dict": tiny().state_dict(), "net": nn.Linear(1, 1)}, tmp_path / "whole.pth")
     with pytest.raises(ValueError, match=r"refers to torch\.nn\.modules\.linear\.Linear, and Vernier runs no code"):
-        weights.read(tmp_path / "whole.pth")
+        weights.read_file(tmp_path / "whole.pth", ema=False)
 
 
 def mlperf_ssd(net: ResNet) -> nn.Module:
@@ -260,3 +261,31 @@ def test_imagenet_resnet50_v1_loads_strictly(real_data: Callable[[str], Path]) -
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     with pytest.raises(ValueError, match="Use resnet50-v1"):
         weights.load(path, models.build("resnet50", num_classes=1000))
+
+
+def test_other_files_are_not_claimed(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(1)}, tmp_path / "x.pth")
+    assert find_format(tmp_path / "x.pth") is None
+    assert find_format(tmp_path / "none") is None
+
+
+def test_tensorflow_is_found_through_its_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "model.ckpt-7.index").touch()
+    (tmp_path / "model.ckpt-7.data-00000-of-00001").touch()
+    found = find_format(tmp_path / "model.ckpt-7")
+    assert found is not None
+    assert found[0].about == "TensorFlow checkpoint"
+
+
+def test_weights_of_an_outside_format_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "weights.mine"
+    file.touch()
+    mine = WeightFormat(
+        about="My file",
+        find=lambda path: path if path.suffix == ".mine" else None,
+        read=lambda path: {"fc.weight": torch.ones(2, 2)},
+    )
+    monkeypatch.setattr(weights, "load_group", lambda group, kind: {"mine": mine})
+    read = weights.read_file(file)
+    assert list(read.state) == ["fc.weight"]
+    assert read.notes == ("My file weights.mine",)

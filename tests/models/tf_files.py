@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vernier.protobuf import crc32c, length_delimited, mask_crc, varint
+from vernier.compat.protobuf import crc32c, length_delimited, mask_crc, varint
 
 Values = dict[str, npt.NDArray[np.generic]]
 TYPES = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "float16": 19, "bool": 10}

@@ -46,6 +46,6 @@ def rates(name: str, *epochs: int) -> list[float]:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for recipe_name in recipes.BUILT_IN:
+    for recipe_name in recipes.names():
         (FOLDER / f"{recipe_name}.json").write_text(json.dumps(curve(recipe_name), indent=1) + "\n")
-    sys.stdout.write(f"{len(recipes.BUILT_IN)} curves in {FOLDER}\n")
+    sys.stdout.write(f"{len(recipes.names())} curves in {FOLDER}\n")

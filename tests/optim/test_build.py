@@ -9,11 +9,12 @@ from torch import nn
 
 from tests.optim.one_layer import one_layer
 from vernier.config import Recipe, optimizers
-from vernier.engine.training.checkpoints.contents import optimizer_tensors, restore_optimizer
+from vernier.engine.training.checkpoints.contents import _optimizer_tensors, restore_optimizer
 from vernier.errors import ConfigError
 from vernier.models import build
-from vernier.optim.build import build_optimizer, set_lr
+from vernier.optim.build import _parameter_groups, _split_by_decay, build_optimizer, set_lr
 from vernier.optim.kinds.lamb import Lamb
+from vernier.optim.kinds.sgd import Sgd
 
 
 @pytest.mark.parametrize("name", optimizers())
@@ -32,7 +33,7 @@ def test_an_optimizer_resumes_from_its_saved_state(name: str) -> None:
     train(2, half, optimizer)
     resumed, fresh = one_layer(optim, 0.1, [1.0, 2.0])
     resumed.load_state_dict(half.state_dict())
-    restore_optimizer(resumed, fresh, optimizer_tensors(half, optimizer))
+    restore_optimizer(resumed, fresh, _optimizer_tensors(half, optimizer))
     train(2, resumed, fresh, first=2)
     assert torch.equal(whole.weight, resumed.weight)
     assert torch.equal(whole.bias, resumed.bias)
@@ -69,7 +70,7 @@ import rgpu, torch
 from vernier.config import Ema, Recipe, optimizers
 from vernier.optim.kinds.sgd import Sgd
 from vernier.optim.kinds.lamb import Lamb
-from vernier.engine.training.checkpoints.contents import optimizer_tensors, restore_optimizer
+from vernier.engine.training.checkpoints.contents import _optimizer_tensors, restore_optimizer
 from vernier.models import build
 from vernier.optim.build import build_optimizer, set_lr
 from vernier.optim.ema import WeightAverage
@@ -81,7 +82,7 @@ def trained(name, device):
     optimizer, round_trips = build_optimizer(model, Recipe(optim=optimizers()[name]()), 0.1), 0
     for step in range(4):
         if step == 2:
-            saved = {key: tensor.cpu() for key, tensor in optimizer_tensors(model, optimizer).items()}
+            saved = {key: tensor.cpu() for key, tensor in _optimizer_tensors(model, optimizer).items()}
             optimizer = build_optimizer(model, Recipe(optim=optimizers()[name]()), 0.1)
             restore_optimizer(model, optimizer, saved)
         for p in model.parameters():
@@ -110,3 +111,97 @@ def test_updates_and_averages_on_a_device_that_queues_are_those_of_the_cpu_and_r
     for name, (apart, round_trips) in on_rgpu(_UPDATES_ON_BOTH_DEVICES).items():
         assert apart < 1e-6, name
         assert round_trips == 0, name
+
+
+@pytest.mark.parametrize(
+    ("model", "rule", "exempt", "decayed"),
+    [
+        ("resnet50", "nvidia-name", 98, 63),
+        ("resnext101-32x4d", "nvidia-name", 200, 114),
+        ("resnet50", "norm-and-bias", 107, 54),
+        ("resnet50", "norm-only", 106, 55),
+        ("resnet50", "all", 0, 161),
+        ("resnet50", "vectors", 107, 54),
+        ("convnext-tiny", "vectors", 123, 59),  # all layer scales, norms and biases
+    ],
+)
+def test_decay_groups(model: str, rule: str, exempt: int, decayed: int) -> None:
+    with torch.device("meta"):
+        network = build(model, num_classes=1000)
+    with_decay, without = _split_by_decay(network, rule)
+    assert (len(without), len(with_decay)) == (exempt, decayed)
+
+
+def test_nvidia_rule_decays_the_projection_norms() -> None:
+    with torch.device("meta"):
+        network = build("resnet50", num_classes=1000)
+    decayed = {id(p) for p in _split_by_decay(network, "nvidia-name")[0]}
+    projections = [p for n, p in network.named_parameters() if "downsample.1" in n]
+    assert len(projections) == 8
+    assert sum(p.numel() for p in projections) == 7680
+    assert all(id(p) in decayed for p in projections)
+
+
+def test_the_backbone_can_learn_more_slowly_than_the_head() -> None:
+    with torch.device("meta"):
+        network = build("ssd-fpn-resnet18", num_classes=4)
+    names = {id(p): n for n, p in network.named_parameters()}
+    groups = _parameter_groups(network, Sgd(backbone_lr_share=0.1))
+    shares = {names[id(p)].partition(".")[0]: group["lr_share"] for group in groups for p in group["params"]}
+    assert shares == {"backbone": 0.1, "pyramid": 1.0, "extras": 1.0, "loc": 1.0, "conf": 1.0}
+
+
+def test_a_head_that_begins_before_the_others_has_groups_of_its_own() -> None:
+    """A fused optimiser starts the momentum of a group as a whole."""
+    with torch.device("meta"):
+        network = build("resnet8-small", num_classes=4)
+    head = {id(p) for n, p in network.named_parameters() if n.startswith("fc.")}
+    groups = _parameter_groups(network, Sgd(), head_apart=True)
+    assert all(len(head & {id(p) for p in group["params"]}) in (0, len(group["params"])) for group in groups)
+    assert {group["lr_share"] for group in groups} == {1.0}
+    assert sum(len(group["params"]) for group in groups) == len(names_of(network))
+
+
+def names_of(network: torch.nn.Module) -> list[str]:
+    return [name for name, _ in network.named_parameters()]
+
+
+def _lr_shares(model: str, layer_decay: float) -> dict[str, float]:
+    with torch.device("meta"):
+        network = build(model, num_classes=10)
+    shares = {
+        id(p): g["lr_share"] for g in _parameter_groups(network, Sgd(layer_decay=layer_decay)) for p in g["params"]
+    }
+    return {name: shares[id(p)] for name, p in network.named_parameters()}
+
+
+def test_lower_layers_of_a_classifier_learn_slower() -> None:
+    share = _lr_shares("resnet18", 0.5)
+    assert share["fc.weight"] == 1
+    assert share["layer4.1.conv1.weight"] == 0.5
+    assert share["layer4.0.downsample.1.bias"] == 0.25
+    assert share["conv1.weight"] == share["bn1.bias"] == 0.5**9
+
+
+def test_lower_layers_of_a_detectors_backbone_learn_slower() -> None:
+    share = _lr_shares("ssd300-resnet18", 0.5)
+    heads = [value for name, value in share.items() if not name.startswith("backbone.")]
+    assert set(heads) == {1.0}
+    assert share["backbone.layer3.1.conv1.weight"] == 0.5
+    assert share["backbone.layer3.0.downsample.0.weight"] == 0.25
+    assert share["backbone.layer1.0.bn1.weight"] == 0.5**6
+    assert share["backbone.conv1.weight"] == share["backbone.bn1.bias"] == 0.5**7
+
+
+def test_downsampling_learns_as_the_block_after_it() -> None:
+    share = _lr_shares("convnext-tiny", 0.5)
+    assert share["classifier.0.weight"] == share["classifier.2.bias"] == 1
+    assert share["features.7.2.layer_scale"] == 0.5
+    assert share["features.6.1.weight"] == share["features.7.0.block.0.weight"] == 0.5**3
+    assert share["features.0.0.weight"] == share["features.0.1.bias"] == 0.5**19
+
+
+def test_without_layer_decay_there_are_two_groups_at_the_full_rate() -> None:
+    with torch.device("meta"):
+        groups = _parameter_groups(build("resnet18", num_classes=10), Sgd())
+    assert [g["lr_share"] for g in groups] == [1.0, 1.0]

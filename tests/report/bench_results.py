@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vernier.records.bench import (
+from vernier.lab.records.bench import (
     BenchResult,
     FailedRow,
     Figures,
@@ -28,9 +28,9 @@ STEP_TIME = SampleSummary(
 
 
 def step_row(batch: int, rate: float, **more: Any) -> StepRow:
-    """A measured arm of `rate` images per second, with an interval of 10 % to each side."""
+    """A measured configuration of `rate` images per second, with an interval of 10 % to each side."""
     fields: dict[str, Any] = {
-        "arm": f"batch={batch}",
+        "configuration": f"batch={batch}",
         "batch": batch,
         "rounds": 2,
         "images_per_s_total": replace(RATE, value=rate, low=0.9 * rate, high=1.1 * rate),
@@ -46,7 +46,7 @@ def step_row(batch: int, rate: float, **more: Any) -> StepRow:
 
 
 def step_result(step_s: tuple[float, ...], images_per_step: int = 1) -> StepResult:
-    """One measurement of an arm."""
+    """One measurement of a configuration."""
     figures = Figures(
         images_per_s_total=RATE,
         images_per_s_per_device=RATE,
@@ -70,14 +70,14 @@ def write_bench(out: Path, bench: BenchResult) -> Path:
 
 
 def bench_run(out: Path) -> Path:
-    """A benchmark: two batches, latencies, and an arm that did not fit into memory."""
+    """A benchmark: two batches, latencies, and a configuration that did not fit into memory."""
     percentiles = {name: replace(RATE, value=value) for name, value in (("p50", 0.01), ("p99", 0.02))}
     latency = Latency(**vars(STEP_TIME), percentiles=percentiles)
     rows = (
         step_row(8, 80.0),
         step_row(32, 110.0, noise=("other programs used 1.00 cores",)),
         step_row(1, 70.0, scenario="single-stream", latency_s=latency),
-        FailedRow(arm="batch=4096", batch=4096, status="out-of-memory", why="too large"),
+        FailedRow(configuration="batch=4096", batch=4096, status="out-of-memory", why="too large"),
     )
-    rounds = (Round(arm="batch=1", round=0, order=0, result=step_result((0.01, 0.02, 0.03))),)
+    rounds = (Round(configuration="batch=1", round=0, order=0, result=step_result((0.01, 0.02, 0.03))),)
     return write_bench(out, BenchResult(method="vernier-bench-1", rows=rows, rounds=rounds))

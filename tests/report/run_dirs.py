@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from vernier.config import Config, Recipe, override, to_dict
+from vernier.lab.records.telemetry import TelemetryRecord
+from vernier.records.codec import encode
 from vernier.records.events import EvalEvent, StartEvent, StepEvent
 from vernier.records.run import StepTiming
 from vernier.store import RunDir
@@ -81,3 +83,8 @@ def write_run(
     log.close()
     run.write_status(status, summary={"reached_target": True, "spent_s": {"total": sum(step_s)}, "result": None})
     return run.path
+
+
+def encode_telemetry(record: TelemetryRecord) -> dict[str, Any]:
+    """The record as a line of telemetry.jsonl."""
+    return {"kind": record.record, **encode(record)}

@@ -8,7 +8,7 @@ import pytest
 
 from vernier.errors import RunFailed
 from vernier.records.run import EvalResult, ExportCheck, ModelFile
-from vernier.report.model_card import describe_check, escape_markdown, write_card
+from vernier.report.model_card import _escape_markdown, describe_check, write_card
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1"
 CHECK = ExportCheck(
@@ -58,7 +58,7 @@ def test_other_weights_get_a_card_of_their_own(tmp_path: Path) -> None:
 
 
 def test_names_from_folders_cannot_format_the_card() -> None:
-    assert escape_markdown("<script>a|b\n`") == "\\<script\\>a\\|b\\`"
+    assert _escape_markdown("<script>a|b\n`") == "\\<script\\>a\\|b\\`"
 
 
 def test_a_check_is_described_in_a_sentence() -> None:

@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from vernier.errors import ConfigError
 from vernier.records.predictions import ImagePrediction, ScoredClass
-from vernier.report.predictions import SHOWN_LINES, PredictionWriter
+from vernier.report.predictions import _COLOURS, SHOWN_LINES, PredictionWriter, _class_sheet, _draw_boxes
 
 CLASSES = [ScoredClass(class_name="cat", score=0.9), ScoredClass(class_name="dog", score=0.1)]
 OBJECTS = [ScoredClass(class_name="cat", score=score, box=(2.0, 3.0, 20.0, 25.0)) for score in (0.9, 0.2)]
@@ -38,7 +39,7 @@ def test_objects_are_drawn_and_those_with_low_scores_are_only_in_the_file(image:
     ]
     assert [Path(i["picture"]).name for i in document["images"]] == ["photo.png", "photo-2.png"]
     assert (out / "photo-2.png").read_bytes() != image.read_bytes()
-    assert writer.lines()[0] == f"{image}: 1 objects  cat 0.90"
+    assert writer.lines()[0] == f"{image}: 1 object  cat 0.90"
 
 
 def test_classes_are_on_one_sheet(image: Path, tmp_path: Path) -> None:
@@ -74,3 +75,28 @@ def test_every_image_that_cannot_be_read_has_a_line(tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_folder_is_refused(image: Path) -> None:
     with pytest.raises(ConfigError, match="is a file"):
         PredictionWriter(("cat",), "run", image, min_score=0.5)
+
+
+def _image(path: Path, width: int = 200, height: int = 100) -> Path:
+    Image.new("RGB", (width, height), (255, 255, 255)).save(path)
+    return path
+
+
+def test_a_box_has_the_colour_of_its_class(tmp_path: Path) -> None:
+    source = _image(tmp_path / "in.png")
+    objects = [ScoredClass(class_name="dog", score=0.8, box=(40.0, 40.0, 160.0, 90.0))]
+    _draw_boxes(source, objects, ("cat", "dog"), tmp_path / "new" / "out.png")
+    pixels = np.asarray(Image.open(tmp_path / "new" / "out.png"))
+    assert pixels.shape == (100, 200, 3)
+    assert tuple(pixels[89, 100]) == _COLOURS[1]
+    assert tuple(pixels[70, 100]) == (255, 255, 255)
+
+
+def test_a_sheet_has_room_for_every_image(tmp_path: Path) -> None:
+    source = _image(tmp_path / "in.png")
+    guesses = [ScoredClass(class_name="a class with a very long name that has to be cut" * 2, score=0.5)]
+    _class_sheet([(source, guesses)] * 4, tmp_path / "one.png")
+    _class_sheet([(source, guesses)] * 2, tmp_path / "two.png")
+    (wide, tall), (narrow, low) = (Image.open(tmp_path / f"{n}.png").size for n in ("one", "two"))
+    assert wide > narrow
+    assert tall > low

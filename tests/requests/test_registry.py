@@ -4,11 +4,22 @@ import inspect
 
 import pytest
 
-from vernier.cli.commands import GROUPS, SECTIONS, function_of
 from vernier.requests import registry
 from vernier.requests.declaring import GROUPS as HEADINGS
 from vernier.requests.declaring import options_of, summary_of
-from vernier.requests.registry import COMMANDS, CORE, INTERNAL, CommandSet, find
+from vernier.requests.registry import (
+    COMMANDS,
+    CORE,
+    GROUPS,
+    INTERNAL,
+    OTHER_NAMES,
+    SECTIONS,
+    CommandSet,
+    about,
+    actions_of,
+    find,
+    function_of,
+)
 
 
 def test_every_command_is_declared_listed_and_carried_out() -> None:
@@ -30,8 +41,8 @@ def test_every_option_has_help_and_a_known_heading() -> None:
         cls = find(name)
         assert cls is not None
         for option in options_of(cls):
-            assert len(option.declared.help) > 8, (name, option.name)
-            assert option.declared.group in ("", *HEADINGS), (name, option.name)
+            assert len(option.help) > 8, (name, option.name)
+            assert option.heading in HEADINGS, (name, option.name)
 
 
 def test_results_can_be_had_as_json() -> None:
@@ -54,8 +65,16 @@ def test_a_set_adds_commands_and_does_not_change_those_of_the_core(monkeypatch: 
         sections={"Measure": ("weigh",), "Theirs": ("weigh",)},
     )
     monkeypatch.setattr(registry, "load_group", lambda group, kind: {"theirs": outside})
-    commands = registry.merged(lambda each: each.commands)
+    commands = registry._merged(lambda each: each.commands)
     assert commands["train"] == CORE.commands["train"]
     assert commands["weigh"] == ("theirs:Weigh", "theirs:weigh")
-    assert registry.sections()["Measure"] == ("weigh",)
-    assert list(registry.sections())[-1] == "Theirs"
+    assert registry._sections()["Measure"] == ("weigh",)
+    assert list(registry._sections())[-1] == "Theirs"
+
+
+def test_help_lists_every_command_once_with_one_line() -> None:
+    names = [name for section in SECTIONS.values() for name in section]
+    assert len(names) == len(set(names))
+    assert all(about(name).endswith((".", "?")) for name in names)
+    assert {name.split()[0] for name in OTHER_NAMES.values()} <= set(names)
+    assert "arm" not in actions_of("bench")

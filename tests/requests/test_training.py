@@ -1,18 +1,14 @@
-"""What `train` and `finetune` take."""
-
-import pytest
+"""What `train` takes."""
 
 from vernier.cli.parser import parse
 from vernier.config import described_settings
-from vernier.errors import ConfigError
 from vernier.requests.declaring import options_of
-from vernier.requests.training import Finetune, Train
+from vernier.requests.training import Train
 
 
-@pytest.mark.parametrize("cls", [Train, Finetune])
-def test_every_option_that_sets_something_names_a_setting(cls: type[Train] | type[Finetune]) -> None:
+def test_every_option_that_sets_something_names_a_setting() -> None:
     known = {name.removeprefix("recipe.") for name in described_settings()}
-    assert {each.declared.sets for each in options_of(cls)} - known == {""}
+    assert {each.sets for each in options_of(Train)} - known == {""}
 
 
 def test_names_of_other_programs_are_understood() -> None:
@@ -46,16 +42,3 @@ def test_lists_are_given_by_repeating_the_flag() -> None:
 def test_a_request_crosses_to_another_process_unchanged() -> None:
     request = Train(recipe="mine.toml", freeze=("layer1",), max_time="auto", tensorboard=False, lr=0.1)
     assert Train.from_json(request.to_json()) == request
-
-
-@pytest.mark.parametrize("words", [["--time", "3m"], ["--minutes", "3"], ["--minutes=3"], ["--minutes", "3m"]])
-def test_a_time_has_one_syntax_and_minutes_still_work(words: list[str]) -> None:
-    assert parse(Finetune, ["photos", *words], "finetune")[0].time == "3m"
-
-
-@pytest.mark.parametrize(
-    "words", [[], ["photos", "--time", "3"], ["photos", "--time", "0m"], ["photos", "--task", "x"]]
-)
-def test_what_cannot_be_is_refused(words: list[str]) -> None:
-    with pytest.raises(ConfigError):
-        parse(Finetune, words, "finetune")

@@ -7,17 +7,8 @@ import numpy as np
 import pytest
 
 from vernier.errors import ConfigError
-from vernier.requests.values import (
-    Assignments,
-    Duration,
-    FilePath,
-    Fraction,
-    Pairs,
-    TimeLimit,
-    form_of,
-    fraction,
-    seconds,
-)
+from vernier.quantities import fraction, parse_duration
+from vernier.requests.values import Assignments, Duration, FilePath, Fraction, Pairs, TimeLimit, form_of
 
 
 @pytest.mark.parametrize(
@@ -94,6 +85,6 @@ def test_metavars_show_what_to_write(hint: Any, metavar: str) -> None:
 
 
 def test_durations_and_fractions_are_read() -> None:
-    assert seconds("1.5h") == 5400
-    assert seconds("0s") == 0
+    assert parse_duration("1.5h") == 5400
+    assert parse_duration("0s") == 0
     assert fraction("2.5%") == 0.025

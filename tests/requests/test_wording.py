@@ -8,7 +8,7 @@ from vernier.cli.wording import ShellWords
 from vernier.references import command, given, use
 from vernier.requests.declaring import Request, argument, option, request
 from vernier.requests.values import Assignments
-from vernier.requests.wording import command_line, flag_words
+from vernier.requests.wording import _flag_words, command_line
 
 
 @request("train")
@@ -74,7 +74,7 @@ def test_a_request_can_be_typed_again() -> None:
     words = command_line(made)
     assert words[0] == "train"
     assert parse(Small, words[1:], "vernier train")[0] == made
-    assert flag_words(_option("ema"), True) == ["--ema"]
+    assert _flag_words(_option("ema"), True) == ["--ema"]
 
 
 def _option(name: str):  # type: ignore[no-untyped-def]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.small_runs import fill_checkpoint, make_run
 from vernier.errors import ConfigError
-from vernier.store import open_checkpoint
+from vernier.store import CheckpointDir
 
 
 def test_a_committed_checkpoint_verifies_and_points(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path: Path, damage
     assert newest.step == 1
     assert len(reported) == 1
     with pytest.raises(ConfigError, match="damaged"):
-        open_checkpoint(bad)
+        CheckpointDir.open(bad)
 
 
 def test_a_failed_write_leaves_the_earlier_checkpoint_and_no_litter(tmp_path: Path) -> None:

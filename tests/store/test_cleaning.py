@@ -13,7 +13,17 @@ from vernier.records.codec import encode
 from vernier.records.events import StepEvent
 from vernier.records.run import RunSummary
 from vernier.store import RunDir, find_runs
-from vernier.store.cleaning import KINDS, Choice, Plan, clean_folder, clean_run, plan_folder, plan_run, starting_weights
+from vernier.store.cleaning import (
+    KINDS,
+    Choice,
+    Plan,
+    _freed_bytes,
+    clean_folder,
+    clean_run,
+    newest_change_s,
+    starting_weights,
+    used_bytes,
+)
 
 EVERYTHING = Choice(kinds=frozenset(KINDS))
 LONG_AGO = 1_000_000_000
@@ -72,7 +82,7 @@ def _disk_bytes(path: Path) -> int:
 
 def test_of_a_finished_run_the_newest_checkpoint_and_the_best_stay(tmp_path: Path) -> None:
     run = _run(tmp_path, steps=(10, 20, 30, 40), best=20)
-    planned = plan_run(run, EVERYTHING)
+    planned = clean_run(run, EVERYTHING, remove=False)
     assert _steps(run) == [10, 20, 30, 40], "a plan removes nothing"
     before = _disk_bytes(run.path)
     cleaned = clean_run(run, EVERYTHING)
@@ -99,7 +109,10 @@ def test_a_damaged_newest_checkpoint_does_not_stand_for_the_one_that_stays(tmp_p
     content = bytearray(weights.read_bytes())
     content[100] ^= 1
     weights.write_bytes(bytes(content))
-    assert [p.name for p in plan_run(run, EVERYTHING).removals[0].paths] == ["step-00000010", "step-00000020"]
+    assert [p.name for p in clean_run(run, EVERYTHING, remove=False).removals[0].paths] == [
+        "step-00000010",
+        "step-00000020",
+    ]
     clean_run(run, EVERYTHING)
     assert _steps(run) == [20, 30], "hashes are compared before anything is removed"
     newest = run.checkpoints.newest()
@@ -193,7 +206,7 @@ def test_traces_go_and_the_tables_of_the_profile_stay(tmp_path: Path) -> None:
     run = _run(tmp_path, status="finished")
     for name in ("trace.rank0.json.gz", "profile.rank0.json", "kernels.rank0.csv"):
         (run.traces() / name).write_bytes(os.urandom(5000))
-    assert plan_run(run, _only("leftovers", "empty", "smoke", "checkpoints")) == Plan()
+    assert clean_run(run, _only("leftovers", "empty", "smoke", "checkpoints"), remove=False) == Plan()
     assert [r.kind for r in clean_run(run, _only("traces")).removals] == ["traces"]
     assert sorted(p.name for p in run.traces().iterdir()) == ["kernels.rank0.csv", "profile.rank0.json"]
 
@@ -205,7 +218,7 @@ def test_leftovers_of_killed_processes(tmp_path: Path) -> None:
     (folder / ".writing-step-00000020/model.safetensors").write_bytes(os.urandom(5000))
     (folder / "step-00000010").rename(folder / ".replaced-step-00000010")
     (run.path / ".run.json.tmp-123").write_text("{")
-    names = [p.name for p in plan_run(run, EVERYTHING).removals[0].paths]
+    names = [p.name for p in clean_run(run, EVERYTHING, remove=False).removals[0].paths]
     assert sorted(names) == [".run.json.tmp-123", ".writing-step-00000020"]
     clean_run(run, EVERYTHING)
     assert _steps(run) == [10], "a checkpoint that was being replaced is restored"
@@ -220,11 +233,11 @@ def test_folders_without_a_configuration_go_when_they_are_old(tmp_path: Path) ->
     (tmp_path / ".deleting-20260101-000000-run").mkdir()
     _age(old)
     _age(other)
-    names = [r.paths[0].name for r in plan_folder(tmp_path, EVERYTHING).removals]
+    names = [r.paths[0].name for r in clean_folder(tmp_path, EVERYTHING, remove=False).removals]
     assert names == [".deleting-20260101-000000-run", old.name]
     clean_folder(tmp_path, EVERYTHING)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([other.name, new.name])
-    assert plan_folder(tmp_path, _only("smoke")) == Plan()
+    assert clean_folder(tmp_path, _only("smoke"), remove=False) == Plan()
 
 
 def test_only_runs_that_ended_long_ago(tmp_path: Path) -> None:
@@ -326,3 +339,41 @@ def test_killed_at_every_file_operation_every_run_stays_usable_and_the_next_clea
         if not killed:
             break
     assert kills > 15
+
+
+SIZE = 64 * 1024
+
+
+def _folder(path: Path, *names: str) -> Path:
+    path.mkdir(parents=True)
+    for name in names:
+        (path / name).write_bytes(os.urandom(SIZE))
+    return path
+
+
+def test_a_file_with_two_names_counts_once_and_is_freed_with_the_last(tmp_path: Path) -> None:
+    first, second = _folder(tmp_path / "all/first", "model"), _folder(tmp_path / "all/second", "optimizer")
+    os.link(first / "model", second / "model")
+    one = used_bytes(first / "model")
+    assert SIZE <= one < 2 * SIZE
+    assert used_bytes(tmp_path / "all") == used_bytes(first) + used_bytes(second) - one
+    assert _freed_bytes([first]) == 0
+    assert _freed_bytes([second]) == used_bytes(second / "optimizer")
+    assert _freed_bytes([first, second]) == used_bytes(tmp_path / "all")
+
+
+def test_links_to_elsewhere_are_not_followed(tmp_path: Path) -> None:
+    elsewhere = _folder(tmp_path / "elsewhere", "large")
+    folder = _folder(tmp_path / "folder")
+    (folder / "link").symlink_to(elsewhere)
+    assert used_bytes(folder) < SIZE
+    assert used_bytes(tmp_path / "not there") == _freed_bytes([tmp_path / "not there"]) == 0
+
+
+def test_the_newest_change_is_that_of_any_file(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "folder/below", "old", "new").parent
+    for path in (folder, folder / "below", folder / "below/old"):
+        os.utime(path, (1000, 1000))
+    os.utime(folder / "below/new", (2000, 2000))
+    assert newest_change_s(folder) == 2000
+    assert newest_change_s(tmp_path / "not there") == 0

@@ -129,11 +129,14 @@ def test_everything_a_run_writes_follows_the_umask(
 
 
 def test_temporary_folders_are_for_their_owner_alone() -> None:
-    """Logs and requests of other processes: every temporary folder is one of `tempfile`, whose mode is 0700."""
+    """Logs and requests of other processes: every temporary folder is one of `tempfile`, whose mode is 0700.
+
+    A `TemporaryFile` has no name, by which others could open it.
+    """
     source = Path(vernier.__file__).parent
     uses = [line for p in source.rglob("*.py") for line in p.read_text().splitlines() if "tempfile." in line]
     assert uses
-    assert [line for line in uses if "tempfile.TemporaryDirectory(" not in line] == []
+    assert [line for line in uses if not re.search(r"tempfile\.Temporary(Directory|File)\(", line)] == []
     assert not [p for p in source.rglob("*.py") if re.search(r"[\"']/(var/)?tmp\b", p.read_text())]
     with tempfile.TemporaryDirectory(prefix="vernier-logs-") as folder:
         assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700

@@ -67,12 +67,11 @@ def test_a_place_where_nothing_can_be_written_is_a_clear_error(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [blocked]
 
 
-def test_a_smoke_run_is_known_and_no_suggestion(tmp_path: Path) -> None:
+def test_a_smoke_run_is_known_and_no_suggestion_where_there_are_others(tmp_path: Path) -> None:
     smoke = RunDir.create(tmp_path, "smoke-x")
     smoke.write_config({"recipe": {"name": "x"}, "limits": {"smoke": True}})
     assert smoke.is_smoke
-    with pytest.raises(ConfigError, match=r"It holds 1 smoke run\."):
-        RunDir.open(tmp_path)
+    assert RunDir.open(tmp_path).path == smoke.path, "the only one in the folder"
     real = RunDir.create(tmp_path, "a")
     real.write_config({"recipe": {"name": "x"}})
     assert not real.is_smoke

@@ -12,16 +12,19 @@ from tests.conftest import TINY, Done, only_run
 from tests.lab.bench.sample_rounds import rounds
 from tests.tiny_training import tiny_config
 from vernier.config import Augment, Config, config_from_tree, override, to_dict
+from vernier.engine.processes.launch import Topology
+from vernier.engine.processes.world import World
+from vernier.lab.api import profiling
 from vernier.lab.api.benchmarks import build_request
-from vernier.lab.bench import arms as bench_arms
-from vernier.lab.bench import combinations, measuring, session, table
+from vernier.lab.bench import configurations, measuring, table
+from vernier.lab.bench import session as bench_session
 from vernier.lab.bench.rows import pool_rounds
-from vernier.lab.measured import loading, profile_run
-from vernier.lab.measured.arm import run_request
+from vernier.lab.measured import profile_run
+from vernier.lab.measured.process import run_request
 from vernier.lab.measured.workloads import InferenceLoad, TrainingLoad
+from vernier.lab.records.bench import BenchRequest, ConfigurationLabels, ProfileRequest
 from vernier.lab.requests.benchmarks import BenchTrain
-from vernier.measure.profiles import StepRange
-from vernier.records.bench import ArmLabels, BenchRequest
+from vernier.store import RunDir
 
 Vernier = Callable[..., Done]
 SMALL = [word for word in TINY if word not in ("--global-batch", "16")]
@@ -36,7 +39,7 @@ def request_of(vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> Callab
         requests.append(request)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "run_bench", run_bench)
+    monkeypatch.setattr("vernier.lab.api.benchmarks.run_bench", run_bench)
 
     def run(*arguments: str) -> BenchRequest:
         done = vernier_here("bench", *arguments)
@@ -46,13 +49,17 @@ def request_of(vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> Callab
     return run
 
 
-def arm_configs(request: BenchRequest) -> list[Config]:
-    return [config_from_tree(arm.request.config) for arm in combinations.arms_of(request)]
+def configs_of(request: BenchRequest) -> list[Config]:
+    return [
+        config_from_tree(configuration.request.config) for configuration in configurations.configurations_of(request)
+    ]
 
 
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arms are measured here, which saves starting a process."""
-    monkeypatch.setattr(bench_arms, "run_in_process", lambda arm, *_: run_request(arm.request))
+    """Configurations are measured here, which saves starting a process."""
+    monkeypatch.setattr(
+        bench_session, "run_in_process", lambda configuration, *_: run_request(configuration.request, World(Topology()))
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--model", "resnet50", "--data", "synthetic"], ["resnet50"]])
@@ -60,7 +67,7 @@ def test_bench_infer_of_resnet50_measures_the_published_resnet50(
     request_of: Callable[..., BenchRequest], arguments: list[str]
 ) -> None:
     """README's `bench infer --model resnet50 --data synthetic` measured a half-width network at 64 pixels."""
-    (config,) = arm_configs(request_of("infer", *arguments, "--batch", "1"))
+    (config,) = configs_of(request_of("infer", *arguments, "--batch", "1"))
     load = InferenceLoad(override(config, "machine.threads", 1))
     try:
         assert sum(p.numel() for p in load._model.parameters()) == 25_557_032
@@ -69,6 +76,16 @@ def test_bench_infer_of_resnet50_measures_the_published_resnet50(
         assert (ran.network, ran.parameters, ran.image_px) == ("resnet50", 25_557_032, 224)
     finally:
         load.close()
+
+
+@pytest.mark.parametrize("what", ["infer", "train"])
+def test_the_model_of_a_run_is_measured(
+    what: str, request_of: Callable[..., BenchRequest], vernier_here: Vernier, tiny: list[str], tmp_path: Path
+) -> None:
+    """`bench infer RUN` said that there is no such recipe, and `v.bench(RUN)` worked."""
+    assert vernier_here("train", *tiny, "--max-steps", "1", "--train-only").code == 0
+    (config,) = configs_of(request_of(what, str(only_run(tmp_path / "runs")), "--batch", "4"))
+    assert (config.recipe.model.name, config.recipe.model.width) == ("resnet8-small", 8)
 
 
 @pytest.mark.parametrize("command", [["train"], ["scaling", "--procs", "1"]])
@@ -88,7 +105,7 @@ def test_a_recipe_whose_images_grow_is_measured_at_its_last_size_and_counted_at_
 ) -> None:
     """`bench train ffcv-*` measured 160 px and counted the operations of 192 px: 1.44 times too many."""
     growing = tiny_config(shapes, augment=Augment(crop="pad", start_px=16, ramp_epochs=(1.0, 2.0)))
-    (config,) = arm_configs(BenchRequest(what="train", config=to_dict(growing)))
+    (config,) = configs_of(BenchRequest(what="train", config=to_dict(growing)))
     sizes, operations = [], []
     for measured in (config, growing, tiny_config(shapes)):
         load = TrainingLoad(measured)
@@ -105,13 +122,13 @@ def test_a_recipe_whose_images_grow_is_measured_at_its_last_size_and_counted_at_
 def test_the_default_batch_fits_one_device_and_is_named(request_of: Callable[..., BenchRequest]) -> None:
     """`bench train nvidia-resnet50-90e` took the global batch of 2,048 for one device, and no help said so."""
     request = request_of("train", "nvidia-resnet50-90e", "--device", "cpu")
-    (config,) = arm_configs(request)
+    (config,) = configs_of(request)
     assert config.recipe.global_batch == 32
     assert request.config["recipe"]["global_batch"] == 32
     assert any("batch 32" in note and "2,048" in note for note in request.notes or ())
-    (config,) = arm_configs(request_of("infer", "resnet50", "--device", "cpu"))
+    (config,) = configs_of(request_of("infer", "resnet50", "--device", "cpu"))
     assert config.machine.eval_batch == 32
-    (config,) = arm_configs(request_of("train", "nvidia-resnet50-90e", "--set", "global_batch=64"))
+    (config,) = configs_of(request_of("train", "nvidia-resnet50-90e", "--set", "global_batch=64"))
     assert config.recipe.global_batch == 64  # what a person sets is taken
 
 
@@ -127,22 +144,6 @@ def test_the_page_of_an_inference_benchmark_shows_no_global_batch(
     assert vernier_here("report", str(only_run(tmp_path)), "-o", str(page)).code == 0
     assert "global_batch" not in page.read_text()
     assert "1, 2" in page.read_text()
-
-
-def test_bench_data_prepares_images_as_the_recipe_does(
-    vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch, shapes: Path
-) -> None:
-    """`bench data` used one thread, and RandomResizedCrop to 224 px whatever the recipe."""
-    measured: list[Any] = []
-
-    def stop(specs: list[Any], **_: object) -> None:
-        measured.extend(specs)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(loading, "measure_loaders", stop)
-    vernier_here("bench", "data", "cifar10", "--data", str(shapes))
-    assert (measured[0].name, measured[0].workers) == ("vernier x2", 2)
-    assert (measured[0].recipe.augment.crop, measured[0].recipe.data.image_px) == ("pad", 32)
 
 
 def test_the_result_begins_with_what_ran_and_ends_with_where_the_time_went(
@@ -210,7 +211,7 @@ def _without(plan: Any, start_up_s: float) -> dict[str, Any]:
 
 def test_the_promise_counts_start_up_and_warm_up() -> None:
     """It said "at most 40 s each, besides start-up and warm-up", which were most of it."""
-    from vernier.lab.report.benchmark import opening_line
+    from vernier.lab.report.progress import opening_line
 
     request = build_request(BenchTrain(data="synthetic", max_time="20s", repeats=2))
     assert opening_line(request, 1).endswith("measuring at most 0:40, about 1:01 with start-up and warm-up")
@@ -219,17 +220,33 @@ def test_the_promise_counts_start_up_and_warm_up() -> None:
 def test_notes_name_their_row_and_rates_have_the_digits_that_are_known() -> None:
     """Four lines about intervals named no row, and a rate known to a quarter had four digits."""
     every = [*rounds("batch=1", [1.0, 1.3] * 20, [1.5, 1.1] * 20, images=4), *rounds("batch=2", [1.0] * 40, images=4)]
-    rows = [pool_rounds(f"batch={n}", ArmLabels(batch=n), every) for n in (1, 2)]
+    rows = [pool_rounds(f"batch={n}", ConfigurationLabels(batch=n), every) for n in (1, 2)]
     lines = [line for line in table.notes(rows) if "95 %" in line]
     assert [line.split(" interval: ")[0] for line in lines] == ["batch=1: 95 %", "batch=2: no 95 %"]
-    assert table.tables(rows)[0][0]["img/s total"].startswith("3.3 [")
+    assert table.tables(rows)[0][0]["img/s total"] == "3.3 (processes: 3.5, 3.1)"
+
+
+def test_the_table_has_no_percentiles_of_a_few_steps() -> None:
+    """`bench train --steps 3` had p95 and p99, which were its slowest step."""
+
+    def step_ms(steps: int) -> str:
+        every = rounds("batch=1", [0.01 + 0.0001 * i for i in range(steps)], images=4)
+        return str(
+            table.tables([pool_rounds("batch=1", ConfigurationLabels(batch=1), every)])[0][0]["step ms p5/50/95/99"]
+        )
+
+    assert step_ms(3).count("-") == 3
+    assert step_ms(40).endswith("/-")
+    assert "-" not in step_ms(120)
 
 
 def test_matrix_products_are_measured_right_before_and_right_after(shapes: Path) -> None:
     """ "(of matmul)" of two rows compared different moments of the machine: 63 % beside 83 % for 13 % more speed."""
     request = BenchRequest(what="train", config=to_dict(tiny_config(shapes)))
-    (arm,) = combinations.arms_of(replace(request, plan=replace(request.plan, steps=2, warmup_max_seconds=0.1)))
-    result: Any = run_request(arm.request)
+    (configuration,) = configurations.configurations_of(
+        replace(request, plan=replace(request.plan, steps=2, warmup_max_seconds=0.1))
+    )
+    result: Any = run_request(configuration.request, World(Topology()))
     matmul = result.flops.matmul
     assert matmul.gflop_per_s == pytest.approx((matmul.before + matmul.after) / 2)
 
@@ -239,7 +256,10 @@ def test_a_profile_records_and_shows_what_disturbed_it(
 ) -> None:
     """Other programs took 85 % of the cores during a profile, and nothing said so."""
     config = override(tiny_config(shapes), "machine.telemetry_hz", 100.0)
-    run, summary = profile_run.profile_load(config, StepRange(2, 3), infer=True, out=tmp_path)
+    result = profile_run.profile_load(
+        ProfileRequest(load="infer", first=2, last=3, out=tmp_path, config=to_dict(config))
+    )
+    run, summary = RunDir.open(result.run), result.summary
     assert summary.noise is not None
     assert summary.noise.samples > 0
     assert summary.ran is not None
@@ -257,11 +277,11 @@ def test_profile_takes_a_network(vernier_here: Vernier, monkeypatch: pytest.Monk
     """`profile resnet50` said that there is no such recipe, and `--model resnet50` profiled 64 pixels."""
     profiled: list[Config] = []
 
-    def stop(config: Config, *_: object, **__: object) -> None:
-        profiled.append(config)
+    def stop(request: ProfileRequest, **_: object) -> None:
+        profiled.append(config_from_tree(request.config))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(profile_run, "profile_load", stop)
+    monkeypatch.setattr(profiling, "run", stop)
     for arguments in (["resnet50"], ["--model", "resnet50"]):
         vernier_here("profile", *arguments, "--device", "cpu")
     for config in profiled:

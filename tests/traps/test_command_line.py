@@ -31,7 +31,7 @@ Runner = Callable[..., Done]
         ("train --weights /no/such.pth", "--weights /no/such.pth does not exist."),
         ("train nvidia-resnet50-90e --data imagenet", "vernier data prepare imagenet ILSVRC2012_img_train.tar"),
         ("train cifar10", "vernier data get cifar10, which needs a network connection"),
-        ("bench train --global-batch 4", "Use --batch, the batch per device. vernier bench train --help"),
+        ("bench train --global-batch 4", "Use --batch N, of each device. vernier bench train --help"),
         ("bench infer --precision-target", "--precision-target needs a value"),
         ("bench infer --zzz 3", "vernier bench infer --help lists the flags."),
         ("predict", "vernier predict"),

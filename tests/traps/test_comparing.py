@@ -10,7 +10,7 @@ from tests.conftest import Done
 from tests.report.bench_results import step_result, write_bench
 from tests.report.run_dirs import step_times, write_run
 from vernier.config import Config, Data, Machine, Model, Recipe, to_dict
-from vernier.records.bench import BenchRequest, BenchResult, FailedRow, Round
+from vernier.lab.records.bench import BenchRequest, BenchResult, FailedRow, Round
 
 Runner = Callable[..., Done]
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "0.1"
@@ -19,13 +19,15 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "0.1"
 def _bench(
     out: Path, what: str, step_s: list[float], *, model: str = "resnet50", px: int = 224, batch: int = 32
 ) -> Path:
-    """A benchmark of one arm, measured once."""
+    """A benchmark of one configuration, measured once."""
     recipe = Recipe(name="bench", global_batch=batch, model=Model(name=model), data=Data(image_px=px))
     config = to_dict(Config(recipe=recipe, machine=Machine(device="cpu")))
     result = BenchResult(
         asked=BenchRequest(what=what, config=config),  # type: ignore[arg-type]
-        rows=(FailedRow(arm="only", batch=batch, status="ok"),),
-        rounds=(Round(arm="only", round=0, order=0, result=step_result(tuple(step_s), images_per_step=batch)),),
+        rows=(FailedRow(configuration="only", batch=batch, status="ok"),),
+        rounds=(
+            Round(configuration="only", round=0, order=0, result=step_result(tuple(step_s), images_per_step=batch)),
+        ),
     )
     return write_bench(out, result)
 
@@ -89,7 +91,7 @@ def test_one_run_per_side_is_never_certain(tmp_path: Path, vernier_here: Runner)
     assert "verdict: cannot tell from one run each" in done.out
     assert "certainly" not in done.out
     assert "95 % interval within these two runs" in done.out
-    insisted = vernier_here("compare", str(a), str(b), "--single-runs")
+    insisted = vernier_here("compare", str(a), str(b), "--single-runs", "--other-times")
     assert insisted.code == 1
     assert "how runs differ is ignored" in insisted.out
 
@@ -124,3 +126,16 @@ def test_old_runs_are_compared_by_what_their_configuration_says(vernier_here: Ru
     assert done.code == 2
     assert "A trains resnet8-small, width 8 at 32 px" in done.err
     assert "B trains ssd-small" in done.err
+
+
+def test_a_comparison_of_two_seeds_lists_the_seed_and_the_accuracy(vernier_here: Runner, tmp_path: Path) -> None:
+    """It listed the interval of printing, and neither the seed nor the accuracy."""
+    a = write_run(tmp_path, "a", step_times(1), seed=1)
+    b = write_run(tmp_path, "b", step_times(2), seed=2, limits__log_every_steps=20)
+    out = vernier_here("compare", str(a), str(b)).out
+    assert "differs in setting recipe.seed: 1 in A, 2 in B" in out
+    assert "log_every_steps" not in out
+    (line,) = [line for line in out.splitlines() if line.startswith("top1: ")]
+    assert line.endswith("(last evaluation)")
+    both = vernier_here("compare", f"{a},{b}", str(b), "--json").json()
+    assert not any("seed" in note for note in both["not_alike"])

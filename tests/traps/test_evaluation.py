@@ -13,18 +13,18 @@ import torch
 
 from tests.conftest import Done
 from tests.data.sources.small_sets import write_image, write_tar
+from tests.engine.inference.loading import load_trained
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier import recipes
 from vernier.config import Data, Limits, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import folder, open_split
-from vernier.engine.inference.evaluate import evaluate_trained
-from vernier.engine.inference.trained import load_trained
-from vernier.engine.training.checkpoints.resume import find_resume_point
+from vernier.engine.inference.evaluate import _choose_samples, evaluate_trained
+from vernier.engine.training.checkpoints.resume import _find_resume_point
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError
 from vernier.models import build
-from vernier.records.events import StartEvent
+from vernier.records.events import StartEvent, WarningEvent
 from vernier.store import RunDir
 
 Runner = Callable[..., Done]
@@ -127,7 +127,7 @@ def test_a_run_with_classes_in_another_order_is_not_resumed(tmp_path: Path, monk
                 write_image(tmp_path / "set" / split / str(number) / f"{image}.png", (20 * number, 0, 0))
     config = replace(tiny_config(tmp_path / "set"), limits=Limits(max_steps=1))
     with monkeypatch.context() as earlier:
-        earlier.setattr(folder, "sort_classes", sorted, raising=False)
+        earlier.setattr(folder, "_sort_classes", sorted)
         run = run_training(config, tmp_path / "runs").run
         reported = RunDir.open(run.path).status().summary
     report = evaluate_trained(load_trained(run.path))
@@ -135,7 +135,7 @@ def test_a_run_with_classes_in_another_order_is_not_resumed(tmp_path: Path, monk
     assert reported is not None
     assert reported.result is not None
     assert report.figures == reported.result.figures
-    point = find_resume_point(run, config, pytest.fail)
+    point = _find_resume_point(run, config, pytest.fail)
     with pytest.raises(ConfigError, match=r"in the order 0, 1, 10, .*sorted as numbers.*cannot be resumed.*by name"):
         train(config, tmp_path / "runs", point)
 
@@ -268,6 +268,46 @@ def test_a_test_split_that_chooses_the_best_weights_is_noted_in_the_result(shape
     (note,) = outcome.summary.notes
     assert "has no validation split; its test split is used instead" in note
     assert note in events_of(outcome.run, StartEvent)[0].notes
+
+
+# --------------------------------------------------------------------------------------------------------- a part of it
+
+
+def test_a_part_of_the_set_is_a_fair_sample(run: Path, vernier_here: Runner) -> None:
+    """The first batches in the order of classes: half of the classes were absent, and nothing said so."""
+    arguments = ["eval", str(run), "--max-eval-steps", "1", "--set", "machine.eval_batch=20"]
+    part = vernier_here(*arguments, "--json").json()
+    assert (part["samples"], part["exact"]) == (20, False)
+    assert part["part"] == {"images": 20, "of_images": 50, "classes": 10, "of_classes": 10}
+    assert "PART of the set: 20 of 50 images, 10 of 10 classes" in vernier_here(*arguments).out
+    two = vernier_here(*arguments[:3], "2", "--set", "machine.eval_batch=10", "--json").json()
+    assert [two[name] for name in ("top1", "part")] == [part[name] for name in ("top1", "part")]
+    whole = vernier_here("eval", str(run), "--max-eval-steps", "3", "--set", "machine.eval_batch=20", "--json").json()
+    assert (whole["exact"], "part" in whole) == (True, False)
+
+
+def test_images_of_a_part_are_the_same_for_every_seed(shapes: Path) -> None:
+    source = open_split(str(shapes), "val")
+    chosen, _ = _choose_samples(source, 3, 4)
+    assert _choose_samples(source, 1, 12)[0].tolist() == chosen.tolist()
+    assert len(set(source.all_labels()[chosen].tolist())) == 10
+
+
+def test_a_part_of_a_detection_set_covers_its_categories(boxes: Path, detector: Path, vernier_here: Runner) -> None:
+    part = vernier_here(
+        *("eval", str(detector), "--max-eval-steps", "1", "--set", "machine.eval_batch=4", "--json")
+    ).json()["part"]
+    assert (part["images"], part["of_images"]) == (4, 6)
+    assert 1 < part["classes"] <= part["of_classes"] <= 10
+
+
+def test_a_part_that_decides_on_the_best_weights_is_warned_about(shapes: Path, tmp_path: Path) -> None:
+    """ "top-1 27.34 % (best so far)" after three steps: best and patience went by the first batch."""
+    config = override(tiny_config(shapes), "eval.patience", 3)
+    config = replace(config, limits=Limits(max_steps=1, max_eval_steps=1))
+    messages = [w.message for w in events_of(run_training(config, tmp_path / "runs").run, WarningEvent)]
+    (warning,) = [m for m in messages if "a part of the set decides on the best checkpoint and" in m]
+    assert "16 of 50 images, 10 of 10 classes" in warning
 
 
 # -------------------------------------------------------------------------------------------------------------- images

@@ -1,23 +1,30 @@
 """Exported files and weights of others: what a command does with them is what its words say."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+import vernier as v
 from tests.bench_requests import bench_requests  # noqa: F401
 from tests.conftest import TINY, Done, only_run
+from tests.engine.inference.loading import load_trained
 from tests.integration.test_detect import boxes  # noqa: F401
 from tests.integration.test_detect import train as train_detector
 from vernier.cli import main
 from vernier.config import config_from_tree, override
+from vernier.engine.inference.export import export
+from vernier.engine.inference.model_file import kind_of
+from vernier.engine.inference.trained import config_of_file
 from vernier.lab.measured.workloads import InferenceLoad
+from vernier.lab.records.bench import BenchRequest
 from vernier.models import build
-from vernier.records.bench import BenchRequest
+from vernier.records.codec import encode
 
 Vernier = Callable[..., Done]
-FORMS = {"safetensors": "x.safetensors", "torchvision": "x.pth", "onnx": "x.onnx", "torch-export": "x.pt2"}
+FORMS = {"safetensors": "x.safetensors", "torchvision": "x.pth", "onnx": "x.onnx"}
 
 
 def _train(shapes: Path, out: Path, *extra: str) -> Path:
@@ -52,7 +59,7 @@ def _classes(vernier_here: Vernier, model: Path, images: Path) -> list[str]:
     return [image["found"][0]["class"] for image in done.json()["images"]]
 
 
-@pytest.mark.parametrize("form", ["safetensors", "onnx", "torch-export"])
+@pytest.mark.parametrize("form", ["safetensors", "onnx"])
 def test_an_exported_file_is_evaluated_and_predicts_with_nothing_more(
     form: str, run: Path, shapes: Path, vernier_here: Vernier, tmp_path: Path
 ) -> None:
@@ -80,7 +87,8 @@ def test_an_exported_detector_is_evaluated_with_nothing_more(
     assert train_detector(vernier_here, boxes, tmp_path / "runs", "--max-steps", "2", "--train-only").code == 0
     run = only_run(tmp_path / "runs")
     expected = vernier_here("eval", str(run), "--json").json()
-    for form in ("safetensors", "torch-export"):
+    pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    for form in ("safetensors", "onnx"):
         file = tmp_path / FORMS[form]
         assert vernier_here("export", str(run), "--format", form, "--out", str(file)).code == 0
         done = vernier_here("eval", str(file), "--data", str(boxes), "--json")
@@ -109,7 +117,7 @@ def test_torchvision_export_of_another_width_is_refused(shapes: Path, vernier_he
     run = _train(shapes, tmp_path / "runs", *narrow)
     done = vernier_here("export", str(run), "--format", "torchvision", "--out", str(tmp_path / "x.pth"))
     assert done.code == 2
-    assert "its width is 8, torchvision's is 64" in done.err
+    assert "torchvision's is resnet18 as published" in done.err
     assert "--format safetensors" in done.err
     assert not (tmp_path / "x.pth").exists()
 
@@ -185,7 +193,7 @@ def test_the_card_speaks_of_selection_only_where_weights_were_selected(
     assert "best of 2 evaluations" in cards["best"]
 
 
-@pytest.mark.parametrize("form", ["safetensors", "torch-export"])
+@pytest.mark.parametrize("form", ["safetensors", "onnx"])
 def test_bench_infer_measures_the_network_of_an_exported_file(
     form: str,
     run: Path,
@@ -194,6 +202,8 @@ def test_bench_infer_measures_the_network_of_an_exported_file(
     bench_requests: list[BenchRequest],  # noqa: F811
 ) -> None:
     """`bench infer FILE` said that there is no such recipe; only runs could be measured."""
+    if form == "onnx":
+        pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
     file = tmp_path / FORMS[form]
     assert vernier_here("export", str(run), "--format", form, "--out", str(file)).code == 0
     vernier_here("bench", "infer", str(file), "--batch", "2")
@@ -207,4 +217,68 @@ def test_bench_infer_measures_the_network_of_an_exported_file(
         load.close()
     assert (ran.network, ran.image_px, ran.classes) == ("resnet8-small, width 8", 32, 10)
     assert ran.data == "synthetic"
-    assert ("torch.export" in ran.mode) == (form == "torch-export")
+    assert ("onnxruntime" in ran.mode) == (form == "onnx")
+
+
+@pytest.mark.parametrize("form", ["safetensors", "onnx"])
+def test_an_exported_file_has_the_settings_of_its_run(form: str, run: Path, tmp_path: Path) -> None:
+    """Batch 256, learning rate 0.1 and 90 epochs: the defaults, the same for files of every run."""
+    if form == "onnx":
+        pytest.importorskip("onnxscript")
+    file = v.export(run, tmp_path / FORMS[form], card=False, quiet=True).path
+    of_file, of_run = (v.load(each).config.recipe for each in (file, run))
+    assert of_file == of_run
+    assert (of_file.global_batch, of_file.schedule.epochs, of_file.ema.decay) == (16, 2.0, 0.5)
+
+
+def test_a_file_is_used_without_the_optimizer_of_its_training(run: Path, tmp_path: Path) -> None:
+    """An optimizer of another package is not needed to evaluate."""
+    written = export(load_trained(run), "safetensors", tmp_path / "x.safetensors")
+    settings = encode(written.about)["settings"]
+    settings["recipe"]["optim"] |= {"name": "mypackage-lion", "sharpness": 3}
+    about = replace(written.about, settings=settings)
+    optim = config_of_file(about, written.path).recipe.optim
+    assert (optim.name, optim.lr) == ("mypackage-lion", config_of_file(written.about, run).recipe.optim.lr)
+
+
+def test_weights_that_were_trained_with_another_padding_say_so(
+    tiny: list[str], tmp_path: Path, vernier_here: Vernier
+) -> None:
+    """Weights from TensorFlow's padding fit a network with PyTorch's, and give other results."""
+    short = ("--max-steps", "1", "--train-only")
+    assert vernier_here("train", *tiny, *short, "--set", "model.padding=tf").code == 0
+    file = tmp_path / "tf.safetensors"
+    assert vernier_here("export", str(only_run(tmp_path / "runs")), "--out", str(file)).code == 0
+    words = "trained with tf padding, used with torch: for the same results, --set model.padding=tf"
+    started = [*tiny, *short, "--weights", str(file), "--resume", "never"]
+    other = vernier_here("train", *started)
+    assert (other.code, words in other.out + other.err) == (0, True)
+    same = vernier_here("train", *started, "--set", "model.padding=tf")
+    assert (same.code, "padding, used with" in same.out + same.err) == (0, False)
+    own = vernier_here("eval", str(file), "--max-eval-steps", "1")
+    assert (own.code, "tf padding" in own.out, "used with" in own.out) == (0, True, False), "its own settings"
+
+
+def test_the_ending_of_a_file_is_its_format(run: Path, tmp_path: Path, vernier_here: Vernier) -> None:
+    """`--out x.onnx` wrote safetensors into x.onnx."""
+    pytest.importorskip("onnxscript")
+    done = vernier_here("export", str(run), "--out", str(tmp_path / "x.onnx"), "--no-card", "--json")
+    assert (done.code, done.json()["format"]) == (0, "onnx"), done.err
+    assert kind_of(tmp_path / "x.onnx") == "onnx"
+
+
+@pytest.mark.parametrize(
+    ("out", "more", "said"),
+    [
+        ("x.onnx", ["--format", "safetensors"], "contradict each other"),
+        ("x.pth", ["--format", "onnx"], "--format torchvision"),
+        ("x.pdf", [], "no format has the ending .pdf"),
+    ],
+)
+def test_an_ending_that_is_not_the_formats_is_refused(
+    out: str, more: list[str], said: str, run: Path, tmp_path: Path, vernier_here: Vernier
+) -> None:
+    done = vernier_here("export", str(run), "--out", str(tmp_path / out), *more)
+    assert done.code == 2
+    assert said in done.err
+    assert not list(tmp_path.glob("x.*"))

@@ -14,10 +14,14 @@ from tests.report.bench_results import RATE, step_row
 from tests.report.page.conftest import text_of
 from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
-from vernier.records.bench import BenchRequest, BenchResult
+from vernier.lab.page.benchmarks import _batch_percentiles
+from vernier.lab.records.bench import BenchRequest, BenchResult
+from vernier.measure.estimates import summarize
 from vernier.records.codec import encode
+from vernier.records.run import EvalResult, FinetuningRecord
 from vernier.report.page.build import Page, build
 from vernier.report.page.collect import collect
+from vernier.report.page.identity import differences
 from vernier.store import RunDir
 
 Vernier = Callable[..., Done]
@@ -170,3 +174,58 @@ def test_figures_have_the_digits_that_their_interval_supports(tmp_path: Path) ->
 def test_top_5_of_ten_classes_is_no_headline() -> None:
     """Half of the classes in five guesses looked like a result."""
     assert "top-5" not in text_of(section(page_of(GOLDEN / "classifier"), "glance"))
+
+
+def finetuned(tmp_path: Path) -> Path:
+    """A fine-tuning whose exported weights have another result, 80 %, than the last ones."""
+    path = write_run(tmp_path / "runs", "tuned", [0.1] * 40, steps_per_epoch=20)
+    held_out = EvalResult(samples=100, figures={"top1": 80.0})
+    RunDir(path).write_finetuning(encode(FinetuningRecord(held_out=held_out)))
+    return path
+
+
+def test_the_headline_of_a_fine_tuning_is_that_of_the_exported_model(tmp_path: Path) -> None:
+    """It showed the last weights, AP 0.259, beside a model file of 0.266."""
+    text = text_of(section(page_of(finetuned(tmp_path)), "glance"))
+    assert re.search(r"top-1 of the exported model\s*80", text), text
+
+
+def test_a_run_that_is_given_twice_is_on_the_page_once(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "runs", "one", [0.1] * 20)
+    assert len(collect([path, path.parent / ".." / "runs" / path.name, path.parent])) == 1
+
+
+def test_a_report_is_not_written_into_a_pdf(vernier_here: Vernier, tmp_path: Path) -> None:
+    """It was HTML in a file called x.pdf."""
+    path = write_run(tmp_path / "runs", "one", [0.1] * 20)
+    refused = vernier_here("report", str(path), "-o", str(tmp_path / "x.pdf"))
+    assert refused.code == 2
+    assert "x.html" in refused.err
+    assert not (tmp_path / "x.pdf").exists()
+
+
+def test_labels_of_runs_show_what_was_changed_and_not_what_follows_from_it() -> None:
+    """`lr 0.05, epochs 6, seed 1, warmup_epochs 1, max_steps 60`, cut in the legend: two runs looked the same."""
+    trees = [
+        {"recipe": {"optim": {"lr": lr}, "schedule": {"epochs": epochs, "warmup_epochs": epochs / 6}, "seed": seed}}
+        for lr, epochs, seed in ((0.05, 6, 1), (0.05, 6, 2), (0.1, 6, 1), (0.05, 12, 1))
+    ]
+    assert differences(trees) == [
+        "lr 0.05, epochs 6, seed 1",
+        "lr 0.05, epochs 6, seed 2",
+        "lr 0.1, epochs 6, seed 1",
+        "lr 0.05, epochs 12, seed 1",
+    ]
+
+
+def test_one_sample_has_no_percentiles(tmp_path: Path) -> None:
+    """p50 = p95 = p99 = 549 ms, from one step."""
+
+    def percentiles_of(steps: int) -> list[object]:
+        summary = summarize([0.5 + 0.001 * i for i in range(steps)], unit="s", of="step")
+        return [name for name, *_ in _batch_percentiles([replace(step_row(1, 2.0), step_s=summary)])]
+
+    assert percentiles_of(1) == []
+    assert percentiles_of(19) == ["p50"], "a 95th percentile has one step in twenty beyond it"
+    assert percentiles_of(99) == ["p50", "p95"]
+    assert percentiles_of(100) == ["p50", "p95", "p99"]

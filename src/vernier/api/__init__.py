@@ -1,7 +1,7 @@
-"""The Python interface: what `import vernier` offers, in the words of Python, and what the commands share with it.
+"""The Python interface: the functions and classes of `import vernier`, and the work that commands share with them.
 
-`training`, `finetuning`, `runs`, `models`, `benchmarks` and `comparisons` have the public functions and the objects
-they return; `display` shows those in notebooks. `options` has the keyword arguments, `words` the messages. `starting`
-and the requests of trainings, fine-tunings and benchmarks are what `vernier.cli` calls too. May import everything but
-`cli`. The names are reached through `vernier` itself, which imports them when they are used.
+`training`, `models`, `runs`, `reports` and `catalog` have the public functions and the objects they return; `display`
+shows those in notebooks. `functions` makes functions from requests, `wording` words their messages, `session` shows
+their progress, `starting` prepares the process, `crossing` passes requests to other processes. May import everything
+but `cli`. The names are reached through `vernier` itself, which imports them when they are used.
 """

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vernier import recipes
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.plugins import only_plugin
+from vernier.models import describe, info
+from vernier.plugins import needed_plugin
 from vernier.references import given, use
 from vernier.requests.catalog import Models, Recipes
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
 def recipe_rows(request: Recipes, session: Session, name: str | None = None) -> "Records[RecipeRow]":
     """The built-in recipes, or the one of a name; with estimated hours on one device if that was asked for."""
-    from vernier import recipes
-
     if request.convert and request.device_hours is None:
         raise ConfigError(f"{given('convert', True)} needs {use('device_hours', slot='RUN')}.")
     if name is not None:
@@ -38,9 +38,7 @@ HoursEstimate = Callable[..., tuple[list[tuple[float, tuple[float, float]]], lis
 
 def _with_hours(rows: "Records[RecipeRow]", run_or_rate: str, convert: bool, session: Session) -> "Records[RecipeRow]":
     """Add the estimated hours on one device, and report what they are based on."""
-    estimate = only_plugin("vernier.hours_estimates")
-    if estimate is None:
-        raise ConfigError(f"{given('device_hours', run_or_rate)}: no installed package estimates training times.")
+    estimate = needed_plugin("vernier.hours_estimates", "device_hours", run_or_rate)
     hours, notes = estimate([row.name for row in rows], run_or_rate, convert=convert)
     session.warn(*notes)
     return Records(
@@ -63,10 +61,9 @@ class ModelRow:
 
 def model_rows(request: Models, _: Session) -> Records[ModelRow]:
     """The models whose name fits the pattern. Raises ConfigError for a name that does not exist."""
-    from vernier.models import describe, info
-
     pattern = request.pattern
-    every = describe() if is_pattern(pattern) else [info(pattern)]
+    # A name without wildcards must exist; a pattern may match nothing.
+    every = describe() if any(character in pattern for character in "*?[") else [info(pattern)]
     return Records(
         ModelRow(
             name=each.name,
@@ -79,11 +76,6 @@ def model_rows(request: Models, _: Session) -> Records[ModelRow]:
         for each in every
         if fnmatch.fnmatchcase(each.name, pattern)
     )
-
-
-def is_pattern(text: str) -> bool:
-    """Whether a text stands for several names."""
-    return any(character in text for character in "*?[")
 
 
 list_recipes = function(Recipes, recipe_rows, "list_recipes")

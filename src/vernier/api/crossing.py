@@ -27,7 +27,7 @@ FLAG = "--request"
 
 
 @contextmanager
-def request_file(request: Request, session: Session, **changes: Any) -> Iterator[list[str]]:
+def _request_file(request: Request, session: Session, **changes: Any) -> Iterator[list[str]]:
     """The words of a command line that carries this request out, with some options changed; the file is removed."""
     with tempfile.TemporaryDirectory(prefix="vernier-request-") as folder:
         path = Path(folder) / "request.json"
@@ -36,6 +36,7 @@ def request_file(request: Request, session: Session, **changes: Any) -> Iterator
             "python": isinstance(session.words, PythonWords),
             "typed": getattr(session.words, "typed", {}),
         }
+        # Without sync: it is read by processes that start now, and by nobody after a crash.
         write_json(path, tree, sync=False)
         yield [*request.command.split(), FLAG, str(path)]
 
@@ -47,7 +48,8 @@ def run_in_processes(request: Request, session: Session, procs: int) -> LocalRun
     JSON in `output`, and the messages of the first process are shown here.
     """
     from_python = isinstance(session.words, PythonWords)
-    with request_file(request, session, **({"json": True} if from_python else {})) as words:
+    # The result comes back as JSON, which is read into a record.
+    with _request_file(request, session, **({"json": True} if from_python else {})) as words:
         return run_local(procs, words, capture=from_python, on_line=_line_printer(session) if from_python else None)
 
 

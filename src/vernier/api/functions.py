@@ -8,7 +8,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from vernier.config import described_settings
@@ -22,40 +22,49 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Request)
 
 
-def options_in_python(cls: type[Request]) -> list[Option]:
+def _options_in_python(cls: type[Request]) -> list[Option]:
     """The options that a function has as arguments."""
-    return [each for each in options_of(cls) if each.declared.edge != "shell"]
+    return [each for each in options_of(cls) if each.edge != "shell"]
 
 
-def function(cls: type[R], perform: Callable[[R, Session], T], name: str) -> Callable[..., T]:
-    """The function of Python that builds a request from its arguments and carries it out."""
+Objects = Callable[[tuple[Any, ...], Mapping[str, Any]], Any]
+"""Takes what no request can hold, such as a loaded model, out of the arguments of a call: gives the arguments and
+keywords that are left, and the objects, which `perform` gets after request and session."""
+
+
+def function(
+    cls: type[R], perform: Callable[..., T], name: str, returns: str | None = None, objects: Objects | None = None
+) -> Callable[..., T]:
+    """The function of Python that builds a request from its arguments and carries it out.
+
+    It has the name, signature and docstring that follow from its request, which it carries as `request`. `returns` is
+    its annotation, if not that of `perform`.
+    """
 
     def call(*arguments: Any, **keywords: Any) -> T:
         __tracebackhide__ = True  # of notebooks and pytest
-        words = PythonWords(cls)
+        words, live = PythonWords(cls), tuple[Any, ...]()
+        if objects is not None:
+            arguments, keywords, live = objects(arguments, keywords)
         try:
-            request = words.request = bind(cls, name, arguments, keywords)
-            return perform(request, Session(words, quiet=bool(getattr(request, "quiet", False))))
+            request = words.request = _bind(cls, name, arguments, keywords)
+            return perform(request, Session(words, quiet=bool(getattr(request, "quiet", False))), *live)
         except Refusal as error:
             raise in_python_words(error, words) from None
 
-    return described(call, cls, name, inspect.signature(perform).return_annotation, perform.__module__)
-
-
-def described(call: Callable[..., T], cls: type[Request], name: str, returns: Any, module: str) -> Callable[..., T]:
-    """A function with the name, signature and docstring that follow from its request, which it carries as `request`."""
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = docstring_of(cls)
-    call.__module__ = module
-    call.__signature__ = signature_of(cls, returns)  # type: ignore[attr-defined]
+    call.__doc__ = _docstring_of(cls)
+    call.__module__ = perform.__module__
+    annotation = returns or inspect.signature(perform).return_annotation
+    call.__signature__ = _signature_of(cls, annotation)  # type: ignore[attr-defined]
     call.request = cls  # type: ignore[attr-defined]
     return call
 
 
-def bind(cls: type[R], name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> R:
+def _bind(cls: type[R], name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> R:
     """The request of a call. Raises ConfigError for an argument that the function does not have."""
-    own = options_in_python(cls)
-    positional = [each.name for each in own if each.declared.positional]
+    own = _options_in_python(cls)
+    positional = [each.name for each in own if each.positional]
     if len(arguments) > len(positional):
         raise ConfigError(
             f"{name}() takes {len(positional)} arguments by position, not {len(arguments)}; give the others by name."
@@ -65,7 +74,8 @@ def bind(cls: type[R], name: str, arguments: tuple[Any, ...], keywords: dict[str
         option, value = _option_called(cls, name, key, value)
         if option.name in values:
             raise ConfigError(f"{name}() was given {option.name} twice.")
-        values[option.name] = option.declared.values.get(value, value) if isinstance(value, str) else value
+        # Other words for a value are understood here, too, as on the command line.
+        values[option.name] = option.other_values.get(value, value) if isinstance(value, str) else value
     if missing := [each.name for each in own if each.required and each.name not in values]:
         raise ConfigError(f"{name}() needs {' and '.join(missing)}.")
     return cls(**values)
@@ -73,14 +83,14 @@ def bind(cls: type[R], name: str, arguments: tuple[Any, ...], keywords: dict[str
 
 def _option_called(cls: type[Request], name: str, key: str, value: Any) -> tuple[Option, Any]:
     """The option of a keyword, and its value. Raises ConfigError with the name that was probably meant."""
-    own = options_in_python(cls)
+    own = _options_in_python(cls)
     for each in own:
         if key == each.name:
             return each, value
     flag = f"--{key.replace('_', '-')}"
-    other = next((each for each in own if flag in each.declared.names), None)
-    if other is not None and other.declared.bare and isinstance(value, int | float):
-        text = f"{value:g}{other.declared.bare}"
+    other = next((each for each in own if flag in each.names), None)
+    if other is not None and other.bare and isinstance(value, int | float):
+        text = f"{value:g}{other.bare}"
         note = f"{name}({key}={value!r}) is {other.name}={text!r} now; the old name stops working in 0.5."
         warnings.warn(note, FutureWarning, stacklevel=5)
         return other, text
@@ -97,17 +107,17 @@ def _option_called(cls: type[Request], name: str, key: str, value: Any) -> tuple
 # ------------------------------------------------------------------------------------------- signatures and docstrings
 
 
-def signature_of(cls: type[Request], returns: Any = inspect.Signature.empty) -> inspect.Signature:
+def _signature_of(cls: type[Request], returns: Any = inspect.Signature.empty) -> inspect.Signature:
     """The signature of the function of a request, with the defaults that are used."""
     return inspect.Signature(
         [
             inspect.Parameter(
                 each.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD if each.declared.positional else inspect.Parameter.KEYWORD_ONLY,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD if each.positional else inspect.Parameter.KEYWORD_ONLY,
                 default=inspect.Parameter.empty if each.required else _python_default(each),
-                annotation=annotation_of(each),
+                annotation=_annotation_of(each),
             )
-            for each in options_in_python(cls)
+            for each in _options_in_python(cls)
         ],
         return_annotation=returns,
     )
@@ -117,7 +127,7 @@ def _python_default(each: Option) -> Any:
     return None if each.form.kind == "settings" else each.default
 
 
-def annotation_of(each: Option) -> str:
+def _annotation_of(each: Option) -> str:
     """The type of an argument as a stub writes it."""
     form = each.form
     one = {
@@ -125,10 +135,13 @@ def annotation_of(each: Option) -> str:
         "int": "int",
         "float": "float",
         "text": "str",
+        "plugin": "str",
         "duration": "str",
         "time limit": "str",
         "fraction": "float | str",
         "path": "StrPath",
+        "code": "object",
+        "data": "object",
         "settings": "Mapping[str, object]",
         "pairs": "Mapping[str, str] | str",
         "choice": f"Literal[{', '.join(repr(choice) for choice in form.choices)}]",
@@ -141,14 +154,14 @@ def annotation_of(each: Option) -> str:
     return f"{one} | None" if optional else one
 
 
-def docstring_of(cls: type[Request]) -> str:
+def _docstring_of(cls: type[Request]) -> str:
     """The docstring of the function of a request: what it does, and every argument with its default."""
     lines = [summary_of(cls), ""]
     for paragraph in description_of(cls):
         lines += [paragraph, ""]
     lines += ["Args:"]
-    for each in options_in_python(cls):
+    for each in _options_in_python(cls):
         default = default_text(each)
         ending = f" Default: {default}." if default not in ("", "required") else ""
-        lines.append(f"    {each.name}: {each.declared.help}{ending}")
+        lines.append(f"    {each.name}: {each.help}{ending}")
     return "\n".join(lines)

@@ -5,20 +5,21 @@ of a path. Loading, evaluation, prediction and export themselves are `engine.inf
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from vernier import recipes
-from vernier.config import MACHINE_FILE, Changed, Config, refuse_training_settings
-from vernier.data.preparing.pretrained import is_pretrained
-from vernier.data.sources.passed_images import is_one, open_image, open_images
+from vernier.config import MACHINE_FILE, Config, refuse_training_settings
+from vernier.data.downloads import is_pretrained
+from vernier.data.sources.files import is_one, open_image, open_images
+from vernier.engine.inference.engines import find_engine
 from vernier.engine.processes.launch import Topology, topology
-from vernier.engine.runtimes.requirements import check_engine
-from vernier.errors import EXIT_DONE, EXIT_USAGE, ConfigError, Refusal, RunFailed
+from vernier.errors import EXIT_DONE, EXIT_USAGE, ConfigError, RunFailed
 from vernier.frozen import frozen
+from vernier.plugins import only_plugin
 from vernier.records.codec import decode
 from vernier.records.predictions import ImagePrediction, ScoredClass
 from vernier.records.run import EvaluationReport, ExportCheck
@@ -28,66 +29,52 @@ from vernier.requests.common import Assigned, Settings
 from vernier.requests.declaring import Request, options_of
 from vernier.requests.values import StrPath
 from vernier.store import parse_json
+from vernier.wording import plural
 
 from .crossing import run_in_processes
-from .functions import bind, described, function
+from .functions import function
 from .runs import Result
 from .session import Session
 from .starting import change, count_processes, fetch_weights, joined, load_torch, machine_file, unchanged_torch
-from .wording import PythonWords, in_python_words, python_errors
+from .wording import python_errors
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch import device as TorchDevice
 
-    from vernier.data.sources.passed_images import ImageLike, Pixels
+    from vernier.data.sources.files import ImageLike, Pixels
     from vernier.engine.inference.trained import ModelChoice, Trained
     from vernier.report.live.console import ConsoleObserver
-    from vernier.report.live.trackers import EvaluationBoard
     from vernier.report.predictions import PredictionWriter
 
-T = TypeVar("T")
-R = TypeVar("R", bound=requests.Evaluate | requests.Predict | requests.Export)
 PIXELS = "pixels"
 """Stands for an image that has no path, in a request."""
 
 
-class Prediction(Sequence[ScoredClass]):
-    """What a model says about one image: classes with scores, best first; with boxes if it finds objects.
+class Prediction(list[ScoredClass]):
+    """Prediction of a model for one image: classes with scores, best first; with boxes if it finds objects.
 
-    `image` is the path, or the number of an image that came as pixels; `error` says why an image could not be read.
+    `image` is the path, or the number of an image that came as pixels; `error` is the reason if it could not be read.
     """
 
     def __init__(self, record: ImagePrediction, min_score: float = 0.0) -> None:
+        super().__init__(p for p in record.predictions if p.box is None or p.score >= min_score)
         self.image, self.error = record.image, record.error
-        self._scored = tuple(p for p in record.predictions if p.box is None or p.score >= min_score)
 
     @property
     def label(self) -> str | None:
         """The most likely class, or that of the most certain object; None if there is none."""
-        return self._scored[0].class_name if self._scored else None
+        return self[0].class_name if self else None
 
     @property
     def score(self) -> float | None:
         """The score of `label`, from 0 to 1."""
-        return self._scored[0].score if self._scored else None
-
-    @overload
-    def __getitem__(self, index: int) -> ScoredClass: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[ScoredClass]: ...
-
-    def __getitem__(self, index: int | slice) -> ScoredClass | Sequence[ScoredClass]:
-        return self._scored[index]
-
-    def __len__(self) -> int:
-        return len(self._scored)
+        return self[0].score if self else None
 
     def __repr__(self) -> str:
         if self.error:
             return f"Prediction({self.image}: cannot be read: {self.error})"
-        best = ", ".join(f"{p.class_name} {100 * p.score:.1f} %" for p in self._scored[:3]) or "no objects"
+        best = ", ".join(f"{p.class_name} {100 * p.score:.1f} %" for p in self[:3]) or "no objects"
         more = f" and {len(self) - 3} more" if len(self) > 3 else ""
         return f"Prediction({self.image}: {best}{more})"
 
@@ -116,6 +103,7 @@ class Model:
     def __init__(self, trained: "Trained", choice: "ModelChoice") -> None:
         self._trained, self._choice = trained, choice
         self._in_engine: Trained | None = None
+        # `torch` promises evaluation mode, also to a caller who never predicts.
         trained.model.eval()
         self.classes, self.prepared, self.notes = trained.classes, trained.prepared, trained.notes
 
@@ -146,8 +134,8 @@ class Model:
     def transform(self, image: "ImageLike") -> "Tensor":
         """One image exactly as evaluation prepares it: a float tensor [channels, height, width] on the CPU.
 
-        The image is a path, a Pillow image, or an array [height, width, 3] of uint8. An ONNX or torch.export file
-        normalizes pixels itself: for such a model the tensor is uint8. Raises RunFailed for an unreadable image.
+        The image is a path, a Pillow image, or an array [height, width, 3] of uint8. An ONNX file normalizes
+        pixels itself: for such a model the tensor is uint8. Raises RunFailed for an unreadable image.
         """
         from vernier.engine.inference.predict import prepare_image
 
@@ -180,16 +168,18 @@ class Model:
 
     def __repr__(self) -> str:
         trained = self._trained
-        return f"Model({trained.config.recipe.model.name}, {len(self.classes):,} classes, from {trained.origin})"
+        return f"Model({trained.config.recipe.model.name}, {plural(len(self.classes), 'class')}, from {trained.origin})"
 
 
 # ------------------------------------------------------------------------------------------------------------- loading
 
 
-def _changed(request: Assigned, config: Config, more: dict[str, object] | None = None) -> Changed:
+def _changes(request: Assigned, more: dict[str, object] | None = None) -> Callable[[Config], Config]:
+    """A function that applies the settings of a request to the configuration of a model."""
     if isinstance(request, Settings):
-        return change(config, request, "infer", more)
-    return recipes.change(config, {**request.changes(), **(more or {})}, request.settings)
+        return lambda config: change(config, request, "infer", more).config
+    values = {**request.changes(), **(more or {})}
+    return lambda config: recipes.change(config, values, request.settings).config
 
 
 def _path_of(name: str, source: str, session: Session) -> Path:
@@ -237,6 +227,7 @@ def _class_names(classes: tuple[str, ...]) -> tuple[str, ...] | None:
     from vernier.engine.inference.trained import read_class_names
 
     file = Path(*classes[:1])
+    # A single name with a dot or a slash is meant as a file: if it does not exist, the error names it.
     is_file = len(classes) == 1 and (file.exists() or file.suffix or file.name != classes[0])
     return read_class_names(file) if is_file else classes or None
 
@@ -252,13 +243,14 @@ def _load(request: requests.UsedModel, session: Session, choice: "ModelChoice") 
 
 
 def _check_machine(request: requests.UsedModel) -> Config:
-    """Settings of the machine as far as the request gives them. Refuses, without PyTorch, what they cannot do."""
+    """The settings of the machine in a request, checked before PyTorch is imported. Raises ConfigError."""
     refuse_training_settings(request.settings)
     changes = {name: value for name, value in request.changes().items() if name.startswith("machine.")}
+    # Settings of the recipe are changes of the model's own, which is not loaded yet.
     of_machine = [each for each in request.settings if each.startswith("machine.")]
     file = machine_file(request.machine, "infer")
     config = recipes.change(Config(), {MACHINE_FILE: file, **changes}, of_machine).config
-    check_engine(config.machine)
+    find_engine(config.machine)
     return config
 
 
@@ -279,7 +271,7 @@ def _refuse_loading(request: Request, *more: str) -> None:
 def _load_model(request: requests.Load, session: Session) -> Model:
     refuse_training_settings(request.settings)
     with unchanged_torch():
-        choice = _choose(request, session, lambda config: _changed(request, config).config)
+        choice = _choose(request, session, _changes(request))
         return Model(_load(request, session, choice), choice)
 
 
@@ -290,6 +282,7 @@ def evaluation_processes(request: requests.Evaluate, session: Session) -> tuple[
     """Refuse what can be refused before PyTorch is imported; the settings of the machine, and how many processes must
     be started here (0: none). Raises ConfigError."""
     refuse_training_settings(request.settings)
+    # A safetensors file may describe itself; that is found out when it is read.
     third_party = is_pretrained(request.source) or (
         request.model is not None and Path(request.source).suffix in (".pth", ".pt", ".th")
     )
@@ -298,11 +291,15 @@ def evaluation_processes(request: requests.Evaluate, session: Session) -> tuple[
         raise ConfigError(_WHICH_IMAGES)
     if topology().world == 1:  # of several, the others would wait for a process that never joins
         _path_of("source", request.source, session)
-        if request.data is not None:
-            from vernier.data.sources.opening import check_source
-
-            check_source(request.data, detector=request.data == "coco")
+        _check_data(request.data)
     return count_processes(_check_machine(request))
+
+
+def _check_data(data: str | None) -> None:
+    from vernier.data.sources.opening import check_source
+
+    if data is not None:
+        check_source(data, detector=data == "coco")
 
 
 _WHICH_IMAGES = f"Which images? Third-party weights have no data of their own: give {use('data.source', slot='PATH')}."
@@ -349,9 +346,7 @@ def _evaluated(request: requests.Evaluate, session: Session, model: Model | None
     """The model with the settings to evaluate it with, or that of every checkpoint in order."""
     from vernier.engine.inference.trained import changed_but_for_the_model, checkpoint_steps
 
-    def changed(config: Config) -> Config:
-        return _changed(request, config, {"machine.procs": procs}).config
-
+    changed = _changes(request, {"machine.procs": procs})
     if model is not None:
         trained = model._trained
         yield replace(trained, config=changed_but_for_the_model(trained.config, changed))
@@ -361,14 +356,14 @@ def _evaluated(request: requests.Evaluate, session: Session, model: Model | None
         yield _load(request, session, replace(choice, which=step))
 
 
-def _open_board(request: requests.Evaluate, first_step: int, console: "ConsoleObserver") -> "EvaluationBoard | None":
+def _open_board(request: requests.Evaluate, first_step: int, console: "ConsoleObserver") -> Any:
     """TensorBoard's files of a run of which every checkpoint is evaluated, if the package is installed."""
-    from vernier.report.live.trackers import EvaluationBoard, installed
     from vernier.store import RunDir
 
-    if request.which != "all" or not request.tensorboard or not installed("tensorboard"):
+    tracking = only_plugin("vernier.tracking")
+    if request.which != "all" or not request.tensorboard or tracking is None:
         return None
-    return EvaluationBoard(RunDir.open(Path(request.source)), first_step, console.warn)
+    return tracking.open_board(RunDir.open(Path(request.source)), first_step, console.warn)
 
 
 def _evaluate(request: requests.Evaluate, session: Session, model: Model | None) -> Result[EvaluationReport]:
@@ -379,10 +374,7 @@ def _evaluate(request: requests.Evaluate, session: Session, model: Model | None)
     if model is not None:
         _refuse_loading(request, "procs")
         refuse_training_settings(request.settings)
-        if request.data is not None:
-            from vernier.data.sources.opening import check_source
-
-            check_source(request.data, detector=request.data == "coco")
+        _check_data(request.data)
     elif to_start := evaluation_processes(request, session)[1]:
         ended = run_in_processes(request, session, to_start)
         if ended.code != EXIT_DONE:
@@ -416,7 +408,7 @@ def predict_request(
         trained = model.in_engine(images)
     else:
         with unchanged_torch():
-            choice = _choose(request, session, lambda config: _changed(request, config).config, names_from_data=True)
+            choice = _choose(request, session, _changes(request), names_from_data=True)
             if request.data is not None and not _is_third_party(choice.path):
                 raise ConfigError(
                     f"{given('data', request.data)} contains the class names of third-party weights; "
@@ -447,6 +439,7 @@ def _predict(
     opened, one = open_images(images), is_one(images)
     if request.out is not None and not all(isinstance(image, Path) for image in opened):
         raise ConfigError(f"{given('out', request.out)} is for image files: pictures are drawn on them.")
+    # No bar for a single image.
     session.quiet = session.quiet or one
     records = predict_request(request, session, model, opened).document().images
     if one and records[0].error:
@@ -466,32 +459,29 @@ def export_request(request: requests.Export, session: Session, model: Model | No
         refuse_training_settings(request.settings)
         _path_of("source", request.source, session)
     load_torch(quiet=session.quiet)
-    from vernier.engine.inference.export import check_export, on_cpu
+    from vernier.engine.inference.export import check_export, choose_format, on_cpu
     from vernier.engine.inference.export import export as write
     from vernier.engine.inference.trained import load_model
+    from vernier.report.model_card import is_listed, write_card
 
     with unchanged_torch():
-        before = None if model is None else model._choice.changed
-
-        def changed(config: Config) -> Config:
-            if model is not None:
-                return on_cpu(config if before is None else before(config))
-            return on_cpu(_changed(request, config).config)
-
         if model is not None:
-            choice = replace(model._choice, changed=changed)
+            choice = model._choice
         else:
-            choice = _choose(request, session, changed, names_from_data=True)
+            choice = _choose(request, session, _changes(request), names_from_data=True)
+        change_config = choice.changed
+        choice = replace(choice, changed=lambda config: on_cpu(change_config(config)))
         target = None if request.out is None else Path(request.out)
+        form = choose_format(request.format, target)
         names_only = request.data is not None and model is None and _is_third_party(choice.path)
-        checked_on = None if names_only and request.format in ("safetensors", "torchvision") else request.data
-        check_export(request.format, target, data=checked_on, normalized_input=request.normalized_input)
+        checked_on = None if names_only and form in ("safetensors", "torchvision") else request.data
+        # Killed between the file and its card, the same command completes both.
+        again = target is not None and request.card and target.is_file() and not is_listed(target)
+        check_export(form, None if again else target, data=checked_on, normalized_input=request.normalized_input)
         trained = load_model(choice)
-        written = write(trained, request.format, target, data=checked_on, normalized_input=request.normalized_input)
+        written = write(trained, form, target, data=checked_on, normalized_input=request.normalized_input, again=again)
         card = None
         if request.card:
-            from vernier.report.model_card import write_card
-
             card = write_card(
                 written.path,
                 written.about,
@@ -502,7 +492,7 @@ def export_request(request: requests.Export, session: Session, model: Model | No
                 check=written.check,
             )
     notes = tuple(map(session.word, trained.notes))
-    return Export(path=written.path, format=request.format, card=card, check=written.check, notes=notes)
+    return Export(path=written.path, format=form, card=card, check=written.check, notes=notes)
 
 
 # ------------------------------------------------------------------------------------------------------ new models
@@ -515,14 +505,14 @@ def _create_model(request: requests.CreateModel, session: Session) -> "nn.Module
     refuse_training_settings(request.settings)
     path = None if request.weights is None else _path_of("weights", request.weights, session)
     load_torch()
-    from vernier.engine.inference.network import create_network
+    from vernier.engine.inference.trained import create_network
 
     module, _ = create_network(
         request.name,
         path,
         classes=request.num_classes,
         channels=request.in_channels,
-        changed=lambda config: _changed(request, config).config,
+        changed=_changes(request),
     )
     return module
 
@@ -537,34 +527,26 @@ def _named(images: Any) -> Any:
     return images if isinstance(images, str | os.PathLike) else PIXELS
 
 
-def _function(cls: type[R], perform: Callable[..., T], name: str, returns: str) -> Callable[..., T]:
-    """As `function`, for one that takes a loaded model instead of a path, and images in any form.
+def _take_model(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    """The loaded model of a call, or None if its source is a path, which the request gets."""
+    source = arguments[0] if arguments else keywords.get("source")
+    return arguments, keywords, (source if isinstance(source, Model) else None,)
 
-    `perform` gets the request, the session, and the model or None; that of `predict` the images, too.
-    """
 
-    def call(*arguments: Any, **keywords: Any) -> T:
-        __tracebackhide__ = True  # of notebooks and pytest
-        words = PythonWords(cls)
-        objects = {**dict(zip(("source", "images"), arguments, strict=False)), **keywords}
-        live: list[Any] = [objects["source"] if isinstance(objects.get("source"), Model) else None]
-        if cls is requests.Predict and "images" in objects:
-            live.append(objects["images"])
-            arguments = (*arguments[:1], *map(_named, arguments[1:2]), *arguments[2:])
-            keywords |= {"images": _named(keywords["images"])} if "images" in keywords else {}
-        try:
-            request = words.request = bind(cls, name, arguments, keywords)
-            return perform(request, Session(words, quiet=request.quiet), *live)
-        except Refusal as error:
-            raise in_python_words(error, words) from None
-
-    return described(call, cls, name, returns, __name__)
+def _take_images(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    """The loaded model of a call, and its images in any form."""
+    _, _, (model,) = _take_model(arguments, keywords)
+    if len(arguments) > 1:
+        return (arguments[0], _named(arguments[1]), *arguments[2:]), keywords, (model, arguments[1])
+    if "images" not in keywords:
+        return arguments, keywords, (model,)
+    return arguments, {**keywords, "images": _named(keywords["images"])}, (model, keywords["images"])
 
 
 load = function(requests.Load, _load_model, "load")
 create_model = function(requests.CreateModel, _create_model, "create_model")
-evaluate = _function(requests.Evaluate, _evaluate, "evaluate", "Result[EvaluationReport]")
-export = _function(requests.Export, export_request, "export", "Export")
+evaluate = function(requests.Evaluate, _evaluate, "evaluate", "Result[EvaluationReport]", _take_model)
+export = function(requests.Export, export_request, "export", "Export", _take_model)
 
 if TYPE_CHECKING:
 
@@ -581,4 +563,4 @@ if TYPE_CHECKING:
     def predict(source: Any, images: Any, **options: Any) -> Prediction | list[Prediction]: ...
 
 else:
-    predict = _function(requests.Predict, _predict, "predict", "Prediction | list[Prediction]")
+    predict = function(requests.Predict, _predict, "predict", "Prediction | list[Prediction]", _take_images)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from vernier.config import Config, config_from_tree
 from vernier.errors import ConfigError, did_you_mean
+from vernier.quantities import file_size, parse_duration
 from vernier.records.codec import encode
 from vernier.records.events import EVENT_KINDS, Event, encode_event
 from vernier.records.run import EvalResult, RunSummary, Status
 from vernier.references import command
 from vernier.requests.runs import CleanRuns, ListRuns
-from vernier.requests.values import StrPath, seconds
+from vernier.requests.values import StrPath
 from vernier.store import RunDir, find_runs
 
-from .display import format_result, frame_of_paths
+from .display import frame
 from .functions import function
 from .session import Session
 from .wording import python_errors
@@ -72,7 +73,14 @@ class Result(Generic[R]):
         return [*(name for name in super().__dir__() if name not in Result.__annotations__), *self.figures]
 
     def __repr__(self) -> str:
-        return f"Result({format_result(self.record)})"
+        return f"Result({_format_result(self.record)})"
+
+
+def _format_result(result: EvalResult) -> str:
+    """The main metrics of an evaluation in one line."""
+    from vernier.report.live.console import format_figures
+
+    return format_figures(result.figures).replace("  ", ", ") + ("" if result.exact else f", {result.describe_part()}")
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> "DataFrame":
@@ -129,6 +137,7 @@ class Run:
         return isinstance(other, Run) and self.path.resolve() == other.path.resolve()
 
     def __hash__(self) -> int:
+        # As __eq__: one directory by any of its paths.
         return hash(self.path.resolve())
 
     @property
@@ -138,7 +147,7 @@ class Run:
 
     @property
     def summary(self) -> RunSummary:
-        """What the run came to: steps, result, best result, speed, time spent. Empty if it has not ended."""
+        """Final metrics, throughput and time of the run. Empty if it has not ended."""
         return self._run.status().summary or RunSummary()
 
     @property
@@ -147,6 +156,7 @@ class Run:
         record = self.summary.result
         if record is None:
             evaluations = self.events("eval")
+            # A run that has not ended has no summary, but may have been evaluated.
             record = evaluations[-1] if evaluations else None
         if record is None:
             raise ConfigError(f"{self.path} ({self.status}) has no evaluation, so it has no result.")
@@ -182,11 +192,11 @@ class Run:
     def __repr__(self) -> str:
         status = self._run.status()
         record = status.summary.result if status.summary else None
-        result = "" if record is None else f", {format_result(record)}"
+        result = "" if record is None else f", {_format_result(record)}"
         return f"Run({self.path}, {status.status}{result})"
 
     def _repr_html_(self) -> str:
-        return frame_of_paths(repr(self), [self.path], ("training", "glance"))
+        return frame(repr(self), [self.path], ("training", "glance"))
 
 
 def open_run(path: StrPath) -> Run:
@@ -221,6 +231,7 @@ def _existing(folders: Sequence[str]) -> list[Path]:
     paths = [Path(folder) for folder in folders or (DEFAULT_FOLDER,)]
     for path in paths:
         if not path.is_dir():
+            # `vernier runs clan`: the default action takes a misspelled one for a folder.
             near = [] if path.exists() else difflib.get_close_matches(str(path), ("list", "clean"), n=1)
             hint = f" Did you mean {command(f'runs {near[0]}')}?" if near else ""
             raise ConfigError(
@@ -231,30 +242,30 @@ def _existing(folders: Sequence[str]) -> list[Path]:
 
 def free_space(request: CleanRuns, session: Session) -> "Plan":
     """Plan what can be removed; with `yes`, remove it. If interrupted, what was removed until then is reported."""
-    from vernier.store.cleaning import Choice, Plan, clean_folder, clean_run, plan_folder, plan_run, starting_weights
-    from vernier.wording import size_text
+    from vernier.store.cleaning import Choice, Plan, clean_folder, clean_run, starting_weights
 
     from .starting import sigterm_as_interrupt
 
     folders, remove = _existing(request.folders), request.yes
     runs = [run for folder in folders for run in _runs_in(folder)]
+    # Also runs next to the folders: one of them may have been started from weights that would go.
     neighbors = {run.path: run for folder in (*folders, *(f.parent for f in folders)) for run in _runs_in(folder)}
     choice = Choice(
         kinds=frozenset(request.what),
-        min_age_s=0.0 if request.older_than is None else seconds(request.older_than),
+        min_age_s=0.0 if request.older_than is None else parse_duration(request.older_than),
         in_use=starting_weights(neighbors.values()),
     )
     plans: list[Plan] = []
     try:
         with sigterm_as_interrupt(), session.bar("clean") as progress:
             for folder in (folder for folder in folders if not RunDir.is_run(folder)):
-                plans.append((clean_folder if remove else plan_folder)(folder, choice))
+                plans.append(clean_folder(folder, choice, remove=remove))
             for number, run in enumerate(runs, start=1):
-                plans.append((clean_run if remove else plan_run)(run, choice))
+                plans.append(clean_run(run, choice, remove=remove))
                 progress(number, len(runs))
     except KeyboardInterrupt:
         if remove:
-            freed = size_text(Plan.of(*plans).bytes)
+            freed = file_size(Plan.of(*plans).bytes)
             session.warn(f"freed {freed} before the interruption; the same command removes the rest")
         raise
     return Plan.of(*plans)

@@ -43,6 +43,7 @@ class Session:
 
     def warn(self, *lines: str) -> None:
         """Print what must be known, on one line or several."""
+        # A notebook shows standard error in red, as if something had failed.
         stream = sys.stdout if in_notebook() else sys.stderr
         stream.write("".join(f"{printable(self.word(line))}\n" for line in lines))
 

@@ -32,6 +32,7 @@ class PythonWords(Words):
 
 
 def _literal(value: Any) -> str:
+    # In double quotes, as in the documentation, unless the text has one.
     return f'"{value}"' if isinstance(value, str) and '"' not in value else repr(value)
 
 

@@ -1,14 +1,16 @@
 """The command line: finds the command, builds its request from what was typed, has it carried out, and prints.
 
-`parser` reads command lines by the declarations of `vernier.requests`, `help` and `wording` word them, `commands` lists
-the commands; the other modules print results, by subject. The work is done by `vernier.api`, as for Python. May import
-everything, and nothing imports it. torch is imported only inside the functions that need it, so that `--help` is fast.
+`parser` reads command lines by the declarations of `vernier.requests`, whose `registry` lists the commands; `help` and
+`wording` word them; the other modules print results, by subject. The work is done by `vernier.api`, as for Python. May
+import everything, and nothing imports it. torch is imported only inside the functions that need it, so that `--help` is
+fast.
 """
 
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vernier.addresses import hide_credentials_in_tracebacks, redact, take_credentials
 from vernier.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -22,9 +24,11 @@ from vernier.errors import (
     environment_error,
 )
 from vernier.report.live.terminal import OUTPUT_NAME, discard_results
+from vernier.requests.registry import DEFAULT_ACTIONS, GROUPS, OTHER_NAMES, SECTIONS, actions_of, find, function_of
 from vernier.signals import StopRequested, announce_stop, pending_stop
+from vernier.wording import printable
 
-from .commands import DEFAULT_ACTIONS, GROUPS, OTHER_NAMES, SECTIONS, about, actions_of, function_of, with_new_name
+from .help import command_help, help_text
 from .wording import ShellWords
 
 if TYPE_CHECKING:
@@ -40,35 +44,10 @@ Vernier trains, evaluates, benchmarks and profiles vision models, and reports wh
 
 vernier --help lists every command; vernier COMMAND --help explains one.
 """
-EXAMPLES = [
-    "vernier train                                  # the built-in data set, about a minute on two cores",
-    "vernier finetune photos                        # your own images: one folder per class, or boxes",
-    "vernier predict runs/RUN photo.jpg             # what the model sees in an image",
-    "vernier report runs                            # one page about all runs",
-]
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 
 
-def help_text(group: str | None = None) -> str:
-    """What `vernier --help`, or `vernier GROUP --help`, prints."""
-    from .help import examples_text, listing
-
-    if group is not None:
-        lines = {action: about(f"{group} {action}") for action in actions_of(group)}
-        closing = [f"vernier {group} ACTION --help explains one."]
-        default = DEFAULT_ACTIONS.get(group)
-        if default is not None:
-            closing.insert(0, f"Without an action: vernier {group} {default}.")
-        usage = f"vernier {group} [-h] {'[ACTION]' if default else 'ACTION'} ..."
-        return listing(usage, GROUPS[group], {"Actions": lines}, closing)
-    sections = {title: {name: about(name) for name in names} for title, names in SECTIONS.items()}
-    closing = ["vernier COMMAND --help explains one.", *examples_text(EXAMPLES)]
-    return listing(
-        "vernier [-h] [--version] COMMAND ...", "Train, evaluate and measure vision models.", sections, closing
-    )
-
-
-def find_command(words: list[str]) -> tuple[str, list[str]]:
+def _find_command(words: list[str]) -> tuple[str, list[str]]:
     """The command that words begin with, and the words after it. Raises ConfigError."""
     name, *rest = words
     names = [name for section in SECTIONS.values() for name in section]
@@ -78,6 +57,7 @@ def find_command(words: list[str]) -> tuple[str, list[str]]:
         return name, rest
     rest[:1] = [OTHER_NAMES.get(f"{name} {word}", word).split()[-1] for word in rest[:1]]
     actions, default = actions_of(name), DEFAULT_ACTIONS.get(name)
+    # The processes of benchmarks start `bench arm`; no help lists it.
     known = [*actions, "arm"] if name == "bench" else actions
     if default is not None and not (rest and rest[0] in known):
         return f"{name} {default}", rest
@@ -100,13 +80,10 @@ def _check_name(argument: str, names: list[str], prog: str, kind: str) -> None:
 def _run(words: list[str]) -> int:
     """Find the command and carry it out, or print its help. Raises ConfigError."""
     from vernier.api.crossing import FLAG
-    from vernier.requests.registry import find
 
-    from .help import command_help
     from .output import Terminal
     from .parser import parse
 
-    words, note = with_new_name(words)
     options = words[: words.index("--")] if "--" in words else words
     if len(words) == 2 and words[1] == "help":
         options = words = [words[0], "--help"]
@@ -114,7 +91,7 @@ def _run(words: list[str]) -> int:
     if wants_help and words[0] in GROUPS and (len(words) == 1 or words[1].startswith("-")):
         sys.stdout.write(help_text(words[0]))
         return EXIT_DONE
-    command, rest = find_command(words)
+    command, rest = _find_command(words)
     cls = find(command)
     assert cls is not None
     prog = f"vernier {command}"
@@ -123,8 +100,6 @@ def _run(words: list[str]) -> int:
         return EXIT_DONE
     request, shell = _read_request(cls, rest[1:]) if rest[:1] == [FLAG] else parse(cls, rest, prog)
     session = Terminal(shell, quiet=bool(getattr(request, "quiet", False)))
-    if note:
-        session.warn(note)
     try:
         code = function_of(command)(request, session)
     except Refusal as error:
@@ -168,9 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     except StopRequested as request:
         return _stop(str(request))
     except KeyboardInterrupt as interrupt:
-        from .output import say
-
-        say(f"vernier: {str(interrupt) or 'interrupted'}")
+        _say(f"{str(interrupt) or 'interrupted'}")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         discard_results()
@@ -190,9 +163,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run_command(words: list[str], *, own_process: bool) -> int:
     """Prepare the process for a command, and carry it out."""
-    from vernier.addresses import hide_credentials_in_tracebacks, take_credentials
     from vernier.api.starting import limit_spinning
 
+    # Not in a program that calls `main`: the hook is of the whole process.
     if own_process:
         hide_credentials_in_tracebacks()
     limit_spinning()
@@ -210,13 +183,15 @@ def _stop(signal_name: str) -> int:
 
 def _fail(message: str, code: int) -> int:
     """Print an error, and record it for the launcher of several processes."""
-    from vernier.addresses import redact
     from vernier.engine.processes.launch import record_failure
-
-    from .output import say
 
     if name := pending_stop():
         return _stop(name)
     record_failure(redact(message))
-    say(f"vernier: {message}")
+    _say(message)
     return code
+
+
+def _say(message: str) -> None:
+    """Print an error on standard error; results go through the terminal of a command."""
+    sys.stderr.write(f"{printable(redact(f'vernier: {message}'))}\n")

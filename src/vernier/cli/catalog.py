@@ -1,12 +1,14 @@
-"""`vernier recipes` and `models`: what they print."""
+"""Output of `vernier recipes` and `models`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vernier.api.catalog import is_pattern, model_rows, recipe_rows
+from vernier import recipes as book
+from vernier.api.catalog import model_rows, recipe_rows
 from vernier.config import to_dict, to_toml
 from vernier.errors import EXIT_DONE, ConfigError
-from vernier.records.bench import Cell
+from vernier.measure.published import published_rows
+from vernier.models import info, is_detector
 from vernier.records.codec import encode
 from vernier.references import command, given
 from vernier.requests.catalog import Models, Recipes
@@ -16,7 +18,7 @@ from .output import Terminal
 
 if TYPE_CHECKING:
     from vernier.api.catalog import ModelRow
-    from vernier.measure.published import PublishedRate, PublishedTime
+    from vernier.measure.published import PublishedRow
     from vernier.recipes import RecipeRow
 
 
@@ -33,7 +35,7 @@ def recipes(request: Recipes, terminal: Terminal) -> int:
         return _show_recipe(name, request.json, terminal)
     rows = recipe_rows(request, terminal, name)
     if request.json:
-        terminal.print_json([encode(row) | _as_json(*_published_speeds(row.name)) for row in rows])
+        terminal.print_json([encode(row) | _as_json(published_rows(row.name)) for row in rows])
     else:
         terminal.print_rows(
             [_recipe_cells(row) for row in rows],
@@ -50,10 +52,8 @@ def _one_name(words: tuple[str, ...]) -> str:
     return names[0]
 
 
-def _recipe_cells(row: "RecipeRow") -> "dict[str, Cell]":
-    from vernier import recipes as book
-
-    cells: dict[str, Cell] = {
+def _recipe_cells(row: "RecipeRow") -> "dict[str, object]":
+    cells: dict[str, object] = {
         "recipe": row.name,
         "data": row.data,
         "published": book.result_text(book.get(row.name)),
@@ -67,55 +67,44 @@ def _recipe_cells(row: "RecipeRow") -> "dict[str, Cell]":
     return cells
 
 
-def _published_speeds(name: str | None) -> "tuple[Sequence[PublishedRate], Sequence[PublishedTime]]":
-    """Published throughputs and times of a recipe, or all of them."""
-    from vernier.measure.published import figures_of, rates, times
-
-    return (rates(), times()) if name is None else figures_of(name)
-
-
-def _as_json(rates: "Sequence[PublishedRate]", times: "Sequence[PublishedTime]") -> dict[str, object]:
-    return {"speeds": encode(rates), "times": encode(times)}
+def _as_json(published: "Sequence[PublishedRow]") -> dict[str, object]:
+    return {kind: [encode(row.record) for row in published if row.kind == kind] for kind in ("speeds", "times")}
 
 
 def _show_speeds(name: str | None, json: bool, terminal: Terminal) -> int:
     """Two tables: images per second, and hours to train."""
-    from vernier import recipes as book
-    from vernier.measure.published import rate_cells, time_cells
-
     if name is not None:
         book.get(name)
-    rates, times = _published_speeds(name)
+    published = published_rows(name)
     if json:
-        terminal.print_json(_as_json(rates, times))
+        terminal.print_json(_as_json(published))
         return EXIT_DONE
-    if not rates and not times:
+    if not published:
         every = command("recipes", speeds=True)
         raise ConfigError(f"No speed or training time was published for {name}. {every} lists them.")
-    for rows in ([rate_cells(rate) for rate in rates], [time_cells(time) for time in times]):
-        if rows:
+    for kind in ("speeds", "times"):
+        if rows := [row.cells for row in published if row.kind == kind]:
             terminal.print_rows(rows, droppable=("source", "system", "note"))
     return EXIT_DONE
 
 
 def _show_recipe(name: str, json: bool, terminal: Terminal) -> int:
-    from vernier import recipes as book
-
     chosen = book.load(name).recipe
-    notes = book.notes(name) if name in book.BUILT_IN else chosen.about
-    rates, times = _published_speeds(name)
+    notes = book.notes(name) if name in book.names() else chosen.about
+    published = published_rows(name)
     if json:
-        terminal.print_json({"notes": notes, "recipe": to_dict(chosen), **_as_json(rates, times)})
+        terminal.print_json({"notes": notes, "recipe": to_dict(chosen), **_as_json(published)})
         return EXIT_DONE
-    if rates or times:
+    if published:
         notes += f"\nPublished speeds and training times: {command('recipes', name, speeds=True)}"
+    # The notes as comments, so that the whole output is a recipe file.
     terminal.show(*(f"# {line}".rstrip() for line in notes.splitlines()), "", *to_toml(chosen).splitlines())
     return EXIT_DONE
 
 
 def models(request: Models, terminal: Terminal) -> int:
     rows = model_rows(request, terminal)
-    if not is_pattern(request.pattern):
+    if [row.name for row in rows] == [request.pattern]:  # no pattern, since names have no wildcards
         return _show_model(rows[0], request.json, terminal)
     if request.json:
         terminal.print_json(list(rows))
@@ -148,18 +137,13 @@ def _count_text(parameters: int) -> str:
 
 def _published_on(model: str) -> str:
     """The best published result of a model's recipes, and on which data."""
-    from vernier import recipes as book
-
     best = book.best_published(model)
     return "" if best is None else f"{best[0]} {book.result_text(best[1])}"
 
 
 def _show_model(row: "ModelRow", json: bool, terminal: Terminal) -> int:
-    from vernier import recipes as book
-    from vernier.models import info, is_detector
-
     name, model = row.name, info(row.name)
-    trained_by = [recipe for recipe in book.BUILT_IN if book.get(recipe).model.name == name]
+    trained_by = [recipe for recipe in book.names() if book.get(recipe).model.name == name]
     best = book.best_published(name)
     lines = [
         f"{name}: {model.summary}",

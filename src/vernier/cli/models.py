@@ -1,4 +1,4 @@
-"""`vernier eval`, `predict` and `export`: what they print."""
+"""Output of `vernier eval`, `predict` and `export`."""
 
 from vernier.api.crossing import run_in_processes
 from vernier.api.models import evaluate_request, evaluation_processes, export_request, predict_request
@@ -18,6 +18,7 @@ def evaluate(request: Evaluate, terminal: Terminal) -> int:
     if to_start:
         return run_in_processes(request, terminal, to_start).code
     reports = []
+    # Printed as they come: all checkpoints of a run can take hours.
     for report in evaluate_request(request, terminal):
         reports.append(report)
         if not request.json:
@@ -30,7 +31,7 @@ def evaluate(request: Evaluate, terminal: Terminal) -> int:
 def _report_lines(report: EvaluationReport) -> list[str]:
     from vernier.report.live.console import TTA, format_figures
 
-    part = "" if report.exact else "  PART of the set"
+    part = "" if report.exact else f"  {report.describe_part()}"
     tta = f" {TTA}" if report.flip_tta else ""
     step = "" if report.step is None else f"weights of step {report.step:,}, "
     return [
@@ -58,6 +59,7 @@ def _class_lines(report: EvaluationReport) -> list[str]:
     """AP of a detector's classes; if there are many, the weakest ones first."""
     scores = [(c.AP, c) for c in report.classes or () if c.AP is not None]
     if len(scores) > SHOWN:
+        # The weakest first: among hundreds of classes, they are what a reader looks for.
         scores = sorted(scores, key=lambda pair: pair[0])
     head = [f"the {SHOWN} weakest of {len(scores)} classes:"] if len(scores) > SHOWN else []
     return head + [f"  {c.name:<20} AP {ap:.4f}  AP50 {c.AP50 or 0.0:.4f}" for ap, c in scores[:SHOWN]]

@@ -10,18 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from vernier.addresses import redact, redact_addresses
+from vernier.addresses import redact_addresses
 from vernier.api.session import Session
 from vernier.records.codec import encode
 from vernier.wording import printable
 
 WRAPPED_COLUMNS = 32
 """Least width of a column whose text is broken into lines."""
-
-
-def say(*lines: str) -> None:
-    """Print an error on standard error; what a command prints goes through its terminal."""
-    sys.stderr.write("".join(f"{printable(redact(line))}\n" for line in lines))
 
 
 class Terminal(Session):
@@ -65,7 +60,9 @@ class Terminal(Session):
 
         console = Console(highlight=False, markup=False)
         if not console.is_terminal:
+            # A file or a pipe has no width: wide enough for every table, and still readable.
             console.width = 160
+        # Records and mappings alike become mappings of plain values.
         cells = encode(rows)
         texts = {column: [printable(self.word(_cell(row[column]))) for row in cells] for column in cells[0]}
         omitted = _columns_to_omit(texts, console.width, droppable, wrapped)
@@ -114,6 +111,7 @@ def _columns_to_omit(
         widths[wrapped] = min(widths[wrapped], WRAPPED_COLUMNS)
     omitted: list[str] = []
     for column in (*droppable, None):
+        # Two spaces are between columns.
         if sum(widths.values()) + 2 * (len(widths) - 1) <= width or column is None:
             break
         del widths[column]

@@ -5,44 +5,40 @@ A word that does not fit is refused with what was typed and what would work. Val
 
 import difflib
 import re
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from vernier.config import described_settings
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.plugins import load_group
 from vernier.references import given
 from vernier.requests.declaring import Option, Request, examples_of, options_of
 
 from .wording import ShellWords
 
 R = TypeVar("R", bound=Request)
-INSTEAD = {
-    **dict.fromkeys(("--image-size", "--img-size", "--imgsz"), "--set data.image_px=N"),
-    "--amp": "--precision bf16",
-    "--global-batch": "--batch, the batch per device",
-    "--pretrained": "--weights torchvision:resnet50-v2, or another name or file",
-}
-"""What to use if a command does not have this flag of another command or program."""
 
 
 @frozen
-class Flag:
+class _Flag:
     """A flag of a command: its option, and for a switch the value that it stands for."""
 
     option: Option
     value: bool | None = None
 
 
-def flags_of(cls: type[Request]) -> dict[str, Flag]:
+def flags_of(cls: type[Request]) -> dict[str, _Flag]:
     """Every flag that a command understands, also other names and the `--no-` forms of switches."""
-    flags: dict[str, Flag] = {}
+    flags: dict[str, _Flag] = {}
     for option in options_of(cls):
-        if option.declared.edge == "python":
+        if option.edge == "python":
             continue
-        for name in ("--set", *option.declared.names) if option.name == "settings" else option.flags:
-            flags[name] = Flag(option=option, value=True if option.switch else None)
+        # The field is called settings, since Python has it as a mapping; nobody would type --settings.
+        for name in ("--set", *option.names) if option.name == "settings" else option.flags:
+            flags[name] = _Flag(option=option, value=True if option.switch else None)
             if option.switch and name.startswith("--"):
-                flags[name.replace("--", "--no-", 1)] = Flag(option=option, value=False)
+                flags[name.replace("--", "--no-", 1)] = _Flag(option=option, value=False)
     return flags
 
 
@@ -52,6 +48,7 @@ def parse(cls: type[R], words: list[str], prog: str) -> tuple[R, ShellWords]:
     reader.read()
     shell = ShellWords(cls, typed=reader.typed)
     try:
+        # The request checks its values itself, however it is made; here its error only gets the words.
         request = cls(**reader.values)
     except ConfigError as error:
         error.word = shell.word
@@ -75,8 +72,10 @@ class _Reader:
         while self.left:
             word = self.left.pop(0)
             if word == "--":
+                # As in every program of a shell: what follows is no flag, whatever it looks like.
                 self.free += self.left
                 break
+            # A letter after the hyphen: -1 and -0.5 are values.
             if re.match(r"--?[A-Za-z]", word):
                 self._read_flag(word)
             else:
@@ -90,11 +89,13 @@ class _Reader:
 
     def _read_flag(self, word: str) -> None:
         typed, equals, attached = word.partition("=")
+        # People copy --global_batch from names in Python.
         name = typed.replace("_", "-") if typed.startswith("--") else typed
         flag = self.flags.get(name)
         if flag is None:
             raise ConfigError(f"Unknown flag {typed}. {self._suggestion(name)}{self.prog} --help lists the flags.")
         option = flag.option
+        # Messages name a flag as it was typed, also if that is another name of it.
         if option.flag not in (name, name.replace("--no-", "--", 1)):
             self.typed[option.name] = typed
         if option.switch:
@@ -108,28 +109,31 @@ class _Reader:
         self._set(option, values, typed)
 
     def _set_switch(self, option: Option, value: bool, typed: str) -> None:
+        # No flag wins silently over its opposite.
         if self.values.get(option.name, value) is not value:
             raise ConfigError(f"Give {option.flag} or {option.flag.replace('--', '--no-', 1)}, not both.")
         self.values[option.name] = value
 
     def _next_value(self, option: Option, typed: str) -> str:
+        # One hyphen is allowed, as in -1. Two begin the next flag, so that the value was forgotten.
         if not self.left or self.left[0] == "--" or re.match(r"--[A-Za-z]", self.left[0]):
             raise ConfigError(f"{typed} needs a value: {typed} {option.metavar}.")
         return self.left.pop(0)
 
     def _set(self, option: Option, texts: list[str], typed: str) -> None:
-        form, declared = option.form, option.declared
+        form = option.form
         shell = ShellWords(self.cls, typed=self.typed)
         try:
-            if declared.bare and typed in declared.names and re.fullmatch(r"\d+(\.\d+)?", texts[0]):
-                texts = [f"{texts[0]}{declared.bare}"]
-            if form.several and not (declared.repeats or form.kind == "settings"):
-                self.values[option.name] = form.parse_list(option.name, texts[0], declared.values)
+            # `--minutes 10` had its unit in the name; the option that replaced it takes 10m.
+            if option.bare and typed in option.names and re.fullmatch(r"\d+(\.\d+)?", texts[0]):
+                texts = [f"{texts[0]}{option.bare}"]
+            if form.several and not (option.repeats or form.kind == "settings"):
+                self.values[option.name] = form.parse_list(option.name, texts[0], option.other_values)
             elif form.several:
                 values = (
                     tuple(texts)
                     if form.kind == "settings"
-                    else tuple(form.parse(option.name, text, declared.values) for text in texts)
+                    else tuple(form.parse(option.name, text, option.other_values) for text in texts)
                 )
                 self.values[option.name] = (*self.values.get(option.name, ()), *values)
             elif form.count > 1:
@@ -137,7 +141,7 @@ class _Reader:
             else:
                 if option.name == "device":
                     _refuse_device_number(texts[0])
-                self.values[option.name] = form.parse(option.name, texts[0], declared.values)
+                self.values[option.name] = form.parse(option.name, texts[0], option.other_values)
         except ConfigError as error:
             error.word = shell.word
             raise
@@ -145,9 +149,10 @@ class _Reader:
     def _place_arguments(self) -> None:
         """Give the words without a flag to the arguments in order; one that was given by a flag takes none."""
         for option in options_of(self.cls):
-            if not option.declared.positional or option.name in self.values:
+            # `--data PATH` and PATH are the same argument: after the flag, no word is left for it.
+            if not option.positional or option.name in self.values:
                 continue
-            if option.declared.repeats:
+            if option.repeats:
                 if self.free:
                     self._set(option, self.free, "")
                 self.free = []
@@ -165,14 +170,21 @@ class _Reader:
             raise ConfigError(f"Write --set without spaces around the equals sign: --set {name.strip('=')}={value}.")
 
     def _suggestion(self, typed: str) -> str:
-        instead = INSTEAD.get(typed, "")
-        if re.split(r"[ ,]", instead)[0] in self.flags:
-            return f"Use {instead}. "
+        groups: Iterable[dict[str, str]] = load_group("vernier.flag_hints", dict).values()
+        # What other packages know about flags of other programs is more specific than a similar spelling.
+        for hints in groups:
+            instead = hints.get(f"{self.cls.command} {typed}", hints.get(typed, ""))
+            if instead.startswith("nothing: "):
+                return f"There is no such flag here: {instead.removeprefix('nothing: ')}. "
+            if instead.startswith("vernier ") or re.split(r"[ ,]", instead)[0] in self.flags:
+                return f"Use {instead}. "
+        # 0.7: one or two letters off. Below it, flags are offered that nobody meant.
         near = difflib.get_close_matches(typed, self.flags, n=1, cutoff=0.7)
         if near:
             flag = self.flags[near[0]]
             own = near[0] if flag.option.name == "settings" or flag.value is False else flag.option.flag
             return f"Did you mean {own}? "
+        # Last: names of settings are common words such as `name` and would win over a misspelled flag.
         word = typed.lstrip("-").replace("-", "_")
         settings = [name for name in described_settings() if word in (name, name.rpartition(".")[2])]
         if settings and "--set" in self.flags:
@@ -191,4 +203,4 @@ def _refuse_device_number(text: str) -> None:
 
 
 def _shown_name(option: Option) -> str:
-    return option.metavar.strip("[]") if option.declared.positional else f"{option.flag} {option.metavar}".rstrip()
+    return option.metavar.strip("[]") if option.positional else f"{option.flag} {option.metavar}".rstrip()

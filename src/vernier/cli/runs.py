@@ -1,4 +1,4 @@
-"""`vernier runs list` and `runs clean`: the table of runs, and what was freed or can be."""
+"""Output of `vernier runs list` and `runs clean`: the table of runs, and the disk space that was freed or can be."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from vernier.api.runs import DEFAULT_FOLDER, free_space, table_of_runs
 from vernier.errors import EXIT_DONE, EXIT_FAILED
+from vernier.quantities import age, file_size
 from vernier.references import command, use
 from vernier.requests.runs import CleanRuns, ListRuns
-from vernier.wording import plural, size_text
+from vernier.wording import plural
 
 from .output import Terminal
 
@@ -47,27 +48,20 @@ def _cells(row: "RunRow", several: bool) -> dict[str, str]:
     if row.kind == "study":
         result, progress = f"{progress} repeats", ""
     return {
-        "run": str(row.path) if several else row.name,
+        "run": f"{row.path if several else row.name}" + (f" ({row.differs})" if row.differs else ""),
         "state": row.state,
         "result": "smoke run" if row.smoke else result,
         "step": progress,
-        "size": size_text(row.bytes),
-        "age": _age(row.age_s),
+        "size": file_size(row.bytes),
+        "age": age(row.age_s),
         "ran": row.ran,
     }
-
-
-def _age(seconds: float) -> str:
-    for unit, length_s in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length_s:
-            return f"{seconds / length_s:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _total(rows: "Sequence[RunRow]") -> str:
     states = dict.fromkeys(row.state for row in rows)
     counts = ", ".join(f"{sum(row.state == state for row in rows)} {state}" for state in states)
-    return f"{plural(len(rows), 'run')}, {size_text(sum(row.bytes for row in rows))}: {counts}"
+    return f"{plural(len(rows), 'run')}, {file_size(sum(row.bytes for row in rows))}: {counts}"
 
 
 def clean(request: CleanRuns, terminal: Terminal) -> int:
@@ -82,11 +76,12 @@ def clean(request: CleanRuns, terminal: Terminal) -> int:
 
 def _print_plan(plan: "Plan", done: bool, terminal: Terminal) -> None:
     """The largest parts first, what was kept and why, and the sum."""
+    # The largest first: they are the reason to clean.
     largest = sorted(plan.removals, key=lambda removal: -removal.bytes)
     for removal in largest[:MOST_LINES]:
         where = removal.run if removal.run is not None else removal.paths[0]
         parts = "" if where in removal.paths else f": {_names(removal.paths)}"
-        terminal.show(f"{removal.kind:<12} {size_text(removal.bytes):>7}  {where}{parts}")
+        terminal.show(f"{removal.kind:<12} {file_size(removal.bytes):>7}  {where}{parts}")
     everything = f"({use('json', True)} has all)"
     if len(largest) > MOST_LINES:
         terminal.show(f"... and {len(largest) - MOST_LINES} more {everything}")
@@ -95,14 +90,14 @@ def _print_plan(plan: "Plan", done: bool, terminal: Terminal) -> None:
         terminal.warn(f"left alone: {len(plan.left_alone) - MOST_LINES} more {everything}")
     kinds = dict.fromkeys(removal.kind for removal in largest)
     sums = {kind: sum(removal.bytes for removal in largest if removal.kind == kind) for kind in kinds}
-    by_kind = f" ({', '.join(f'{kind} {size_text(size)}' for kind, size in sums.items())})" if len(sums) > 1 else ""
+    by_kind = f" ({', '.join(f'{kind} {file_size(size)}' for kind, size in sums.items())})" if len(sums) > 1 else ""
     if not largest:
         terminal.warn("Nothing to remove.")
     elif done:
-        terminal.show(f"freed {size_text(plan.bytes)}{by_kind}")
+        terminal.show(f"freed {file_size(plan.bytes)}{by_kind}")
     else:
         add = use("yes", True)
-        terminal.show(f"{size_text(plan.bytes)} can be freed{by_kind}. Nothing was removed: add {add} to do it.")
+        terminal.show(f"{file_size(plan.bytes)} can be freed{by_kind}. Nothing was removed: add {add} to do it.")
 
 
 def _names(paths: Sequence[Path]) -> str:

@@ -4,7 +4,7 @@ import shlex
 
 from vernier.references import Reference, shown
 from vernier.requests.declaring import Option, Request
-from vernier.requests.wording import Words, value_text
+from vernier.requests.wording import Words
 
 
 class ShellWords(Words):
@@ -19,7 +19,7 @@ class ShellWords(Words):
     def option(self, option: Option, reference: Reference) -> str:
         if option.name == "settings":
             return "--set"
-        flag = "" if option.declared.positional else option.flag
+        flag = "" if option.positional else option.flag
         if reference.role == "given":
             flag = self.typed.get(option.name, flag)
         if not flag and reference.role == "use":  # of an argument that also has a flag, which is clearer in a sentence
@@ -30,11 +30,9 @@ class ShellWords(Words):
             return flag.replace("--", "--no-", 1) if reference.value is False else flag
         if reference.slot:
             return f"{flag} {reference.slot}".lstrip()
-        several_words = isinstance(reference.value, list) and (option.form.count > 1 or option.declared.repeats)
-        texts = [
-            shlex.quote(value_text(option, each)) for each in (reference.value if several_words else [reference.value])
-        ]
-        between = f" {flag} " if option.declared.repeats and flag else " "
+        several_words = isinstance(reference.value, list) and (option.form.count > 1 or option.repeats)
+        texts = [shlex.quote(option.text(each)) for each in (reference.value if several_words else [reference.value])]
+        between = f" {flag} " if option.repeats and flag else " "
         return f"{flag} {between.join(texts)}".lstrip()
 
     def setting(self, reference: Reference) -> str:

@@ -8,7 +8,7 @@ other names and are refused.
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -16,10 +16,11 @@ from torch import Tensor
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models.formats import WeightFormat
 from vernier.models.naming import State, join_some
-from vernier.models.resnet import HEAD, names_in_order
-from vernier.protobuf import crc32c, mask_crc, read_fields, read_varint, to_signed
+from vernier.models.resnet import HEAD
+from vernier.models.weights import WeightFormat
+
+from .protobuf import crc32c, mask_crc, read_fields, read_varint, to_signed
 
 # LevelDB's table format. The footer is two block handles in 40 bytes, padded with zeros, and the magic number.
 _MAGIC = 0xDB4775248B80FB57
@@ -105,22 +106,20 @@ def _read_index(table: bytes) -> tuple[int, dict[str, _Entry]]:
     """The number of data files, and the variables. Raises ValueError and its like for anything else."""
     if len(table) < _FOOTER_BYTES or struct.unpack("<Q", table[-8:])[0] != _MAGIC:
         raise ValueError("its last eight bytes are not LevelDB's")
-    footer = table[-_FOOTER_BYTES:]
-    at = 0
-    for _ in range(2):  # the index of meta blocks is not needed
-        _, at = read_varint(footer, at)
-    offset, at = read_varint(footer, at)
-    size, _ = read_varint(footer, at)
+    # Two handles, each a position and a size: that of the meta blocks, which are not needed, and that of the index.
+    at, numbers = len(table) - _FOOTER_BYTES, []
+    for _ in range(4):
+        number, at = read_varint(table, at)
+        numbers.append(number)
     shards, entries = 0, {}
-    for _, handle in _read_block(table, offset, size):
+    for _, handle in _read_block(table, *numbers[2:]):
         block_offset, at = read_varint(handle, 0)
-        block_size, _ = read_varint(handle, at)
-        for key, value in _read_block(table, block_offset, block_size):
+        for key, value in _read_block(table, block_offset, read_varint(handle, at)[0]):
             # The entry without a name is the header; its field 1 is the number of data files.
             if key:
                 entries[key.decode()] = _read_entry(value)
             else:
-                shards = next((a for number, _, a, _ in read_fields(value, 0, len(value)) if number == 1), 0)
+                shards = _first_number(value, 0, len(value))
     if not shards:
         raise ValueError("it has no header")
     return shards, entries
@@ -148,25 +147,21 @@ def _read_block(table: bytes, offset: int, size: int) -> Iterator[tuple[bytes, b
 
 def _read_entry(message: bytes) -> _Entry:
     # BundleEntryProto: dtype 1, shape 2, shard 3, offset 4, size 5, checksum 6, slices 7. A zero is not stored.
-    numbers = {1: 0, 3: 0, 4: 0, 5: 0}
-    shape: list[int] = []
-    crc, sliced = 0, False
-    for number, _, start, stop in read_fields(message, 0, len(message)):
-        if number in numbers:
-            numbers[number] = start
-        elif number == 2:
-            shape = [
-                _read_dimension(message, a, b) for field, _, a, b in read_fields(message, start, stop) if field == 2
-            ]
-        elif number == 6:
-            crc = struct.unpack("<I", message[start:stop])[0]
-        sliced |= number == 7
-    dtype, shard, offset, size = numbers.values()
-    return _Entry(dtype=dtype, shape=tuple(shape), shard=shard, offset=offset, size=size, crc=crc, sliced=sliced)
+    fields = {number: (start, stop) for number, _, start, stop in read_fields(message, 0, len(message))}
+    # A field that is a number has it in place of its position.
+    dtype, shard, offset, size = (fields.get(number, (0, 0))[0] for number in (1, 3, 4, 5))
+    shape = tuple(
+        to_signed(_first_number(message, a, b))
+        for field, _, a, b in read_fields(message, *fields.get(2, (0, 0)))
+        if field == 2
+    )
+    crc = struct.unpack("<I", message[slice(*fields[6])])[0] if 6 in fields else 0
+    return _Entry(dtype=dtype, shape=shape, shard=shard, offset=offset, size=size, crc=crc, sliced=7 in fields)
 
 
-def _read_dimension(message: bytes, start: int, stop: int) -> int:
-    return next((to_signed(value) for field, _, value, _ in read_fields(message, start, stop) if field == 1), 0)
+def _first_number(message: bytes, start: int, stop: int) -> int:
+    """Field 1 of a message: a dimension's size, or the number of data files; 0 if it is not stored."""
+    return next((value for field, _, value, _ in read_fields(message, start, stop) if field == 1), 0)
 
 
 # --------------------------------------------------------------------------------------------------------------- names
@@ -188,7 +183,7 @@ def resnet_state(variables: Mapping[str, Tensor]) -> State:
             f"batch_normalization/gamma, ...); it has {join_some(variables)}."
         )
     sides = [kernel.shape[0] for _, kernel in kernels]
-    if (names := names_in_order(sides)) is None:
+    if (names := _names_in_order(sides)) is None:
         raise ConfigError(f"The TensorFlow checkpoint is no ResNet: kernels of {join_some(map(str, sides), limit=12)}.")
     state: State = {}
     for layer, norm, kernel, gamma in zip(*names, kernels, norms, strict=True):
@@ -211,6 +206,35 @@ def _numbered(variables: Mapping[str, Tensor], kind: str, part: str) -> list[tup
     return [(m[1], value) for m, value in sorted(matches, key=lambda pair: int(pair[0][2] or 0))]
 
 
+def _names_in_order(sides: Sequence[int]) -> tuple[list[str], list[str]] | None:
+    """Names of convolutions and norms, from the sides of the kernels in TensorFlow's order of creation.
+
+    A stage begins with a projection, 1x1, which is created before the block it belongs to; the first stage of
+    models with basic blocks has none. None for kernels that are not those of a residual model.
+    """
+    basic = list(sides[1:2]) == [3]
+    block_sides = [3, 3] if basic else [1, 3, 1]
+    convolutions, norms = ["conv1"], ["bn1"]
+    # A projection starts a stage, so bottlenecks start before the first one and basic blocks are in it already.
+    stage, block, at = (1, 0, 1) if basic else (0, 0, 1)
+    while at < len(sides):
+        if list(sides[at : at + len(block_sides)]) != block_sides:
+            stage, block = stage + 1, 0
+            convolutions.append(f"layer{stage}.0.downsample.0")
+            norms.append(f"layer{stage}.0.downsample.1")
+            at += 1
+        if list(sides[at : at + len(block_sides)]) != block_sides:
+            return None
+        for number in range(1, len(block_sides) + 1):
+            convolutions.append(f"layer{stage}.{block}.conv{number}")
+            norms.append(f"layer{stage}.{block}.bn{number}")
+        at, block = at + len(block_sides), block + 1
+    return convolutions, norms
+
+
 FORMAT = WeightFormat(
-    about="TensorFlow checkpoint", find=find_checkpoint, read=lambda prefix: resnet_state(read_checkpoint(prefix))
+    about="TensorFlow checkpoint",
+    find=find_checkpoint,
+    read=lambda prefix: resnet_state(read_checkpoint(prefix)),
+    padding="tf",
 )

@@ -24,11 +24,13 @@ from vernier.models.torch_file import load_torch
 from vernier.records.run import Progress
 from vernier.references import command, given, use
 
-MOMENTUM = "momentum_buffer"
+_MOMENTUM = "momentum_buffer"
+_Parameter = tuple[str, Tensor | None, Tensor | None]
+"""A name, the momentum, and the fp32 master of a half-precision weight."""
 
 
 @frozen
-class ForeignTraining:
+class _ForeignTraining:
     """The training checkpoint of another program."""
 
     program: str
@@ -42,7 +44,7 @@ class ForeignTraining:
     """FP16 only: the fp32 copies of the half-precision weights, in the optimiser's order."""
 
 
-def read_training(path: Path) -> ForeignTraining:
+def read_training(path: Path) -> _ForeignTraining:
     """A checkpoint of NVIDIA's main.py or of torchvision's or Habana's train.py. Raises ConfigError for other files."""
     if weights.is_safetensors(path):
         raise ConfigError(
@@ -62,7 +64,7 @@ def read_training(path: Path) -> ForeignTraining:
         if isinstance(optimizer, Mapping) and isinstance(content.get("state_dict"), Mapping):
             return _nvidia(content, optimizer)
         if isinstance(optimizer, Mapping) and isinstance(content.get("model"), Mapping):
-            return ForeignTraining(
+            return _ForeignTraining(
                 program="Habana's or torchvision's train.py",
                 state=content["model"],
                 epochs=content["epoch"] + 1,  # the number of the epoch that has just been trained
@@ -76,11 +78,11 @@ def read_training(path: Path) -> ForeignTraining:
     )
 
 
-def _nvidia(content: Mapping[str, Any], optimizer: Mapping[str, Any]) -> ForeignTraining:
+def _nvidia(content: Mapping[str, Any], optimizer: Mapping[str, Any]) -> _ForeignTraining:
     best = float(content.get("best_prec1") or 0.0)
     # A placeholder for apex's class, with the attributes that were saved (`torch_file`).
     scale = getattr(optimizer.get("loss_scaler"), "cur_scale", None)
-    return ForeignTraining(
+    return _ForeignTraining(
         program="NVIDIA's main.py" + (" in fp16" if "optimizer_state_dict" in optimizer else ""),
         state=content["state_dict"],
         epochs=content["epoch"],  # NVIDIA's code counts the epochs that are done
@@ -103,7 +105,7 @@ def _is_optimizer_state(tree: Any) -> bool:
     )
 
 
-def take_over(job: Job) -> Progress:
+def resume_external(job: Job) -> Progress:
     """Load `model.checkpoint` into the job, and say in its notes what was taken over; how far the training is."""
     path = weights_file(job.config.recipe.model.checkpoint)
     foreign = read_training(path)
@@ -118,16 +120,20 @@ def take_over(job: Job) -> Progress:
     file = weights.FileWeights(state=dict(foreign.state), metadata={})
     report = weights.load_read(file, job.model)
     # After the weights are loaded: the order is recognized by masters that agree with them.
-    order = _parameter_order(foreign, job.model)
-    masters = 0 if order is None else _load_masters(foreign, order, job.model)
-    momentum, problem = (
-        (0, "its parameters are in no known order") if order is None else _load_momentum(job, foreign, order)
-    )
+    parameters = _parameters(foreign, job.model)
+    momentum, problem = 0, "its parameters are in no known order"
+    if parameters is not None:
+        own = dict(job.model.named_parameters())
+        with torch.no_grad():
+            for name, _, master in parameters:
+                if master is not None:
+                    own[name].copy_(master)
+        momentum, problem = _load_momentum(job, parameters)
     if job.average is not None:
         # After the masters, which replace weights.
         job.average.load(job.model.state_dict())
     taken = [f"epoch {foreign.epochs}"]
-    taken += [f"fp32 masters of {masters} weights"] if masters else []
+    taken += [f"fp32 masters of {len(foreign.masters)} weights"] if parameters and foreign.masters else []
     taken += [f"momentum of {momentum} weights"] if momentum else []
     taken += [f"best top-1 {foreign.best:.2f} %"] if foreign.best is not None else []
     taken.append(describe_weights(path.name, report))
@@ -139,7 +145,7 @@ def take_over(job: Job) -> Progress:
     return Progress(step=foreign.epochs * steps, last_eval_step=foreign.epochs * steps, best_value=foreign.best)
 
 
-def _left(foreign: ForeignTraining, config: Config, problem: str) -> Iterator[str]:
+def _left(foreign: _ForeignTraining, config: Config, problem: str) -> Iterator[str]:
     """What was not taken over, and what decides instead."""
     if problem:
         yield f"momentum was not taken over ({problem}): it starts at zero"
@@ -150,76 +156,50 @@ def _left(foreign: ForeignTraining, config: Config, problem: str) -> Iterator[st
     yield "learning rate, schedule, weight decay and the order of images are this recipe's, not the file's"
 
 
-def _parameter_order(foreign: ForeignTraining, model: nn.Module) -> list[str] | None:
-    """Our names of the optimiser's parameters, in its order; None where no order of these scripts agrees."""
-    own, half = dict(model.named_parameters()), _half_names(foreign)
-    listed = [(old, new) for old, new in _names(foreign) if new in own]
-    sizes = [len(group["params"]) for group in foreign.optimizer["param_groups"]]
+def _parameters(foreign: _ForeignTraining, model: nn.Module) -> list[_Parameter] | None:
+    """The optimiser's parameters by our names, in its order; None where no order of these scripts agrees."""
+    own, renamed = dict(model.named_parameters()), translate(foreign.state)[1].renamed
+    # The file's names without wrappers, and ours, in the file's order.
+    pairs = [(name, renamed.get(name, name)) for name in strip(foreign.state)]
+    values = zip(pairs, foreign.state.values(), strict=True)
+    half = {new for (_, new), value in values if value.dtype == torch.float16}
+    listed = [(old, new) for old, new in pairs if new in own]
     # NVIDIA's groups: parameters with `bn` in their own name, then the others. Norms of projections are called
     # downsample.1 and belong to the others.
-    norms = [new for old, new in listed if "bn" in old]
-    rest = [new for old, new in listed if "bn" not in old]
+    norms, rest = ([new for old, new in listed if ("bn" in old) is norm] for norm in (True, False))
+    groups = foreign.optimizer["param_groups"]
+    sizes = [len(group["params"]) for group in groups]
     grouped = [norms, rest] if sizes == [len(norms), len(rest)] else [[new for _, new in listed]]
     if sizes != [len(names) for names in grouped]:
         return None
+    # Positions count through all groups, not within one; a parameter that was never updated has no momentum.
+    states = [foreign.optimizer["state"].get(index, {}) for group in groups for index in group["params"]]
     # apex of early 2019 put the masters of half-precision weights before the rest of a group.
-    halves_first = [name for names in grouped for name in sorted(names, key=lambda n: n not in half)]
-    candidates = ([name for names in grouped for name in names], halves_first)
-    return next((names for names in candidates if _agrees(foreign, names, half, own)), None)
+    halves_first = [sorted(names, key=lambda n: n not in half) for names in grouped]
+    for candidate in (grouped, halves_first):
+        names = [name for group in candidate for name in group]
+        halves = [name for name in names if name in half]
+        masters = dict(zip(halves, foreign.masters, strict=False))
+        parameters = [(name, s.get(_MOMENTUM), masters.get(name)) for name, s in zip(names, states, strict=True)]
+        complete = len(foreign.masters) in (0, len(halves))
+        if complete and all(_agrees(own[name], momentum, master) for name, momentum, master in parameters):
+            return parameters
+    return None
 
 
-def _agrees(foreign: ForeignTraining, names: Sequence[str], half: set[str], own: Mapping[str, Tensor]) -> bool:
-    """Whether momentum and masters have the shapes of the parameters, and masters their values."""
-    buffers = _buffers(foreign)
-    masters = [name for name in names if name in half]
-    if foreign.masters and len(masters) != len(foreign.masters):
+def _agrees(weight: Tensor, momentum: Tensor | None, master: Tensor | None) -> bool:
+    """Whether momentum and master have the shape of the parameter, and the master its values."""
+    if not all(tensor is None or tensor.shape == weight.shape for tensor in (momentum, master)):
         return False
-    return all(
-        buffer is None or buffer.shape == own[name].shape for name, buffer in zip(names, buffers, strict=True)
-    ) and all(
-        # The loaded weights are the masters rounded to half precision.
-        master.shape == own[name].shape and torch.allclose(master.half().float(), own[name].detach().cpu(), atol=1e-3)
-        for name, master in zip(masters, foreign.masters, strict=False)
-    )
+    # The loaded weights are the masters rounded to half precision.
+    return master is None or torch.allclose(master.half().float(), weight.detach().cpu(), atol=1e-3)
 
 
-def _buffers(foreign: ForeignTraining) -> list[Tensor | None]:
-    """The momentum of each parameter in the optimiser's order; None for one that was never updated."""
-    state = foreign.optimizer["state"]
-    # Positions count through all groups, not within one.
-    ids = [index for group in foreign.optimizer["param_groups"] for index in group["params"]]
-    return [state.get(index, {}).get(MOMENTUM) for index in ids]
-
-
-def _load_masters(foreign: ForeignTraining, order: Sequence[str], model: nn.Module) -> int:
-    """Put the fp32 values in place of the half-precision ones."""
-    own, half = dict(model.named_parameters()), _half_names(foreign)
-    names = [name for name in order if name in half]
-    with torch.no_grad():
-        for name, master in zip(names, foreign.masters, strict=False):
-            own[name].copy_(master)
-    return len(foreign.masters)
-
-
-def _names(foreign: ForeignTraining) -> list[tuple[str, str]]:
-    """The file's names without wrappers, and ours, in the file's order."""
-    renamed = translate(foreign.state)[1].renamed
-    return [(name, renamed.get(name, name)) for name in strip(foreign.state)]
-
-
-def _half_names(foreign: ForeignTraining) -> set[str]:
-    """Our names of the weights that are in half precision."""
-    values = zip(_names(foreign), foreign.state.values(), strict=True)
-    return {new for (_, new), value in values if value.dtype == torch.float16}
-
-
-def _load_momentum(job: Job, foreign: ForeignTraining, order: Sequence[str]) -> tuple[int, str]:
+def _load_momentum(job: Job, parameters: Sequence[_Parameter]) -> tuple[int, str]:
     """Load momentum buffers; how many, and why none were."""
     if job.config.recipe.optim.name != "sgd":
         return 0, f"the recipe's optimiser is {job.config.recipe.optim.name}, the file's is SGD"
-    buffers = {
-        f"{name}/{MOMENTUM}": b.float() for name, b in zip(order, _buffers(foreign), strict=True) if b is not None
-    }
+    buffers = {f"{name}/{_MOMENTUM}": buffer.float() for name, buffer, _ in parameters if buffer is not None}
     if not buffers:
         return 0, "the file has none"
     restore_optimizer(job.model, job.optimizer, buffers)

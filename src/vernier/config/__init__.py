@@ -1,14 +1,14 @@
 """The settings of a run: Recipe (what to train), Machine (where), Checkpoint and Limits (what is kept, when to stop).
 
-`settings` has the dataclasses, `parsing` reads and writes them, `machine_file` those of a machine file, `durations`
-reads times, `changes` applies what a person changes, `checks` has the rules between them, `warnings` what is allowed
+`settings` has the dataclasses, `parsing` reads and writes them, `machine_file` those of a machine file,
+`changes` applies what a person changes, `checks` has the rules between them, `warnings` what is allowed
 and unusual, `derived` what follows from them, `migrations` what changed between versions of files. Imports only leaf
 modules of Vernier such as `errors`, `references` and `plugins`; knows no torch, no run directory, no device and no
 flag. Optimizers are in `vernier.optim.kinds`, found by name; built-in recipes are in `vernier.recipes`.
 """
 
 from .changes import MACHINE_FILE, Changed, apply_changes, check_batch_rule
-from .checks import check_config, check_recipe, check_reduction, refuse_training_settings
+from .checks import UNTIL_JOB_ENDS, check_config, check_recipe, check_reduction, refuse_training_settings
 from .derived import (
     DEFAULT_EXACT_THREADS,
     Derived,
@@ -18,15 +18,11 @@ from .derived import (
     describe_target,
     train_px,
 )
-from .durations import UNTIL_JOB_ENDS, parse_duration
 from .machine_file import (
     MachineFile,
     Tuned,
     Work,
-    describe_elsewhere,
-    machine_toml,
     read_machine_file,
-    refuse_other_work,
 )
 from .parsing import (
     assignment,
@@ -36,12 +32,14 @@ from .parsing import (
     digest,
     from_dict,
     load_file,
+    names_code,
     override,
     override_from_text,
+    own_references,
     setting_name,
     to_dict,
     to_toml,
-    tree_differences,
+    toml_value,
 )
 from .settings import (
     Augment,
@@ -98,7 +96,6 @@ __all__ = [
     "config_warnings",
     "count_virtual_shards",
     "derive",
-    "describe_elsewhere",
     "describe_lr",
     "describe_target",
     "described_settings",
@@ -106,18 +103,17 @@ __all__ = [
     "digest",
     "from_dict",
     "load_file",
-    "machine_toml",
+    "names_code",
     "optimizers",
     "option",
     "override",
     "override_from_text",
-    "parse_duration",
+    "own_references",
     "read_machine_file",
-    "refuse_other_work",
     "refuse_training_settings",
     "setting_name",
     "to_dict",
     "to_toml",
+    "toml_value",
     "train_px",
-    "tree_differences",
 ]

@@ -15,7 +15,7 @@ from vernier.references import given, use
 
 from .machine_file import MachineFile
 from .parsing import override, override_from_text, setting_name
-from .settings import Config, Recipe, short_side_of
+from .settings import BUILT_IN_LOSSES, Config, Recipe, short_side_of
 
 MACHINE_FILE = "machine file"
 """The key of a MachineFile among options."""
@@ -41,28 +41,38 @@ def apply_changes(config: Config, options: Mapping[str, object], settings: Seque
     values = {path: value for path, value in options.items() if value is not None}
     file = values.pop(MACHINE_FILE, None)
     named = {setting_name(path) for path in values}
+    # Also those of assignments: what a person named must not follow from something else.
     named |= {setting_name(assignment.partition("=")[0].strip()) for assignment in settings}
+    # First, so that everything a person typed wins over the file.
     if isinstance(file, MachineFile):
         config, notes = file.apply(config, named)
         named |= {f"machine.{name}" for name in file.settings}
     for path, value in values.items():
+        # An option scales the schedule; the assignment schedule.epochs=3 changes that number alone.
         if path == "schedule.epochs" and isinstance(value, int | float):
-            config, note = with_epochs(config, float(value))
+            config, note = _with_epochs(config, float(value))
             notes += note
         else:
             config = override(config, path, value)
     config = override_from_text(config, *settings)
+    loss = config.recipe.loss
+    if loss.kind not in BUILT_IN_LOSSES and loss.label_smoothing and "recipe.loss.label_smoothing" not in named:
+        config = override(config, "loss.label_smoothing", 0.0)
+        notes.append(f"{given('loss.kind', loss.kind)} gets class numbers: label smoothing of the recipe is omitted")
+    # After all changes: it compares the sizes with those of the recipe as published.
     config, note = _with_eval_size(config, start, named)
+    # Last: the scale depends on the batch, which an assignment may have changed.
     if "optim.lr" in values:
-        config = with_peak_lr(config)
+        config = _with_peak_lr(config)
     return Changed(config=config, notes=(*notes, *note), named=frozenset(named))
 
 
-def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
+def _with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
     """Change the length of a run: milestones, warm-up, decay and resizing keep their fraction of it."""
     before = config.recipe
     config = override(config, "schedule.epochs", epochs)
     factor = epochs / before.schedule.epochs
+    # Rounding below would change milestones such as 1/3, and with them the digest of an unchanged recipe.
     if factor == 1:
         return config, []
 
@@ -104,16 +114,17 @@ def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
     return replace(config, recipe=recipe), [f"{note} ({'; '.join(parts)})" if parts else note]
 
 
-def with_peak_lr(config: Config) -> Config:
+def _with_peak_lr(config: Config) -> Config:
     """Take optim.lr as the rate that is used, whatever the batch."""
     recipe = config.recipe
     scale = 1.0 if recipe.optim.lr_batch is None else recipe.global_batch / recipe.optim.lr_batch
+    # The last rate is given per lr_batch, too: without it, both rates must be those that are used.
     schedule = replace(recipe.schedule, end_lr=recipe.schedule.end_lr * scale)
     return replace(config, recipe=replace(recipe, schedule=schedule, optim=replace(recipe.optim, lr_batch=None)))
 
 
 def check_batch_rule(recipe: Recipe, base: Recipe, named: frozenset[str]) -> None:
-    """Refuse another batch for an optimiser whose rate nobody can derive from it, unless a rate is given."""
+    """Refuse another global batch if no rule gives the learning rate for it, unless a rate is given."""
     optim, batch, own = recipe.optim, recipe.global_batch, base.global_batch
     rate_given = {"recipe.optim.lr", "recipe.optim.lr_batch"} & named
     if batch == own or optim.lr_batch is not None or optim.linear_scaling or rate_given:
@@ -127,12 +138,13 @@ def check_batch_rule(recipe: Recipe, base: Recipe, named: frozenset[str]) -> Non
 
 
 def _with_eval_size(config: Config, start: Config, named: set[str]) -> tuple[Config, list[str]]:
-    """Move the evaluation's image size with the training's, as far as the person did not set it."""
+    """Scale the evaluation image size with the training image size, unless it was set."""
     data, was = config.recipe.data, start.recipe.data
     eval_px, short_side = data.eval_px, data.eval_short_side_px
     if data.image_px != was.image_px and "recipe.data.eval_px" not in named:
         eval_px = _scaled_px(was.eval_px, data.image_px, was.image_px)
     if eval_px != was.eval_px and "recipe.data.eval_short_side_px" not in named:
+        # A recipe with the usual margin keeps the usual rule; another margin is kept in proportion.
         usual = was.eval_short_side_px == short_side_of(was.eval_px)
         in_proportion = max(eval_px, round(was.eval_short_side_px * eval_px / was.eval_px))
         short_side = short_side_of(eval_px) if usual else in_proportion
@@ -146,7 +158,7 @@ def _with_eval_size(config: Config, start: Config, named: set[str]) -> tuple[Con
 
 
 def _scaled_px(eval_px: int, image_px: int, own_image_px: int) -> int:
-    """The evaluation's size in the recipe's own proportion to the training's."""
+    """The evaluation image size, in the recipe's proportion to the training image size."""
     if eval_px == own_image_px:
         return image_px
     return max(_SIZE_STEP_PX, round(eval_px * image_px / own_image_px / _SIZE_STEP_PX) * _SIZE_STEP_PX)

@@ -11,19 +11,37 @@ from operator import attrgetter
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.plugins import describe_failures
+from vernier.own_code import is_own
+from vernier.plugins import describe_failures, plugin_names
+from vernier.quantities import parse_duration
 from vernier.references import given, use
+from vernier.wording import plural
 
-from .durations import check_time_limit
-from .parsing import parse_value
-from .settings import OPTIMIZERS, Config, Data, Machine, Optim, Recipe, optimizers, short_side_of
+from .parsing import check_plugins, parse_value
+from .settings import (
+    BUILT_IN_LOSSES,
+    DECODERS,
+    LOADERS,
+    OPTIMIZERS,
+    Config,
+    Data,
+    Machine,
+    Optim,
+    Recipe,
+    optimizers,
+    short_side_of,
+)
 
+UNTIL_JOB_ENDS = "auto"
+"""Value of limits.max_time: until the Slurm job ends."""
 _BOX_CROPS = ("ssd", "ssd-tf", "ssd-tf-tall")
 _WITHOUT_EFFECT_ON_DETECTORS = {
     "loss": "the loss of a detector is SSD's and has no settings there",
     "model.unused_outputs": "a detector's outputs are its classes and the background",
     "data.scaled_decode": "a detector's images are always decoded whole",
     "eval.target_top1": f"a detector is measured by AP: use {use('eval.target_ap')}",
+    "eval.metrics": "detectors are measured by COCO's metrics",
+    "eval.best": "detectors are compared by AP",
     "eval.flip_tta": "it adds the class scores of the mirrored image",
     "model.checkpoint": f"only checkpoints of classifiers are read: use {use('model.weights')}",
     "augment.policy": f"it changes where objects are: use {use('augment.jitter')} for colors",
@@ -61,6 +79,8 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
             f"{given('loss.bce_threshold', recipe.loss.bce_threshold)} is for {use('loss.kind', 'bce')}, and this is "
             f"{given('loss.kind', recipe.loss.kind)}. Change that, or use {use('loss.bce_threshold', None)}."
         )
+    if recipe.loss.kind not in BUILT_IN_LOSSES:
+        _check_effect(recipe, {"loss.label_smoothing": "your own loss gets class numbers"}, detector)
     recipe.optim.check(detector=detector)
     if recipe.model.checkpoint and (recipe.model.weights or recipe.model.backbone_weights):
         raise ConfigError(
@@ -75,8 +95,8 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
 
 
 def check_optimizer(optim: Optim) -> None:
-    """Refuse to train with an optimizer that is not here; to use a model that was trained with it is no problem."""
-    if optim.name not in (names := optimizers()):
+    """Refuse to train with an optimizer that is not installed; models trained with it can still be used."""
+    if optim.name not in (names := optimizers()) and not is_own(optim.name):
         why = describe_failures(OPTIMIZERS)
         raise ConfigError(f"{given('optim.name', optim.name)} is not one of: {', '.join(names)}.{why}")
 
@@ -86,18 +106,19 @@ CROPS_OF_WHOLE_IMAGES = ("none", "pad")
 
 
 def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
-    """Refuse a loader that cannot do what the recipe asks of it. Raises ConfigError."""
+    """Refuse a loader that does not support the augmentation of the recipe. Raises ConfigError."""
+    # The native loader does everything that a recipe can contain.
     if machine.backend == "native":
         return
     augment, data = recipe.augment, recipe.data
-    if machine.backend == "compiled":
+    backend, native = given("machine.backend", machine.backend), use("machine.backend", "native")
+    if machine.backend in plugin_names(DECODERS):
         if augment.crop in CROPS_OF_WHOLE_IMAGES:
             raise ConfigError(
-                f"{given('machine.backend', 'compiled')} decodes crops of JPEGs, and "
-                f"{given('augment.crop', augment.crop)} needs whole images. Use {use('machine.backend', 'native')}."
+                f"{backend} decodes crops of JPEGs, and {given('augment.crop', augment.crop)} needs whole images. Use "
+                f"{native}."
             )
         return
-    backend, native = given("machine.backend", machine.backend), use("machine.backend", "native")
     if machine.workers == 0:
         raise ConfigError(
             f"{backend} has threads of its own, and {given('machine.workers', 0)} allows none. Use "
@@ -110,7 +131,7 @@ def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
             f"{backend} needs {use('augment.crop', 'random-resized')}, and this is "
             f"{given('augment.crop', augment.crop)}. Change that, or use {native}."
         )
-    more = augment.policy != "none" or augment.erase > 0 or augment.start_px is not None
+    more = augment.policy != "none" or augment.erase > 0 or augment.start_px is not None or augment.extra
     if more or data.interpolation != "bilinear" or data.scaled_decode:
         raise ConfigError(
             f"{backend} crops, resizes (bilinear) and flips, nothing else; this recipe needs more. Use {native}."
@@ -121,10 +142,10 @@ def check_config(config: Config, *, detector: bool) -> None:
     """All rules between the settings of a run. Raises ConfigError."""
     check_recipe(config.recipe, detector=detector)
     check_optimizer(config.recipe.optim)
+    check_plugins(config)
     check_loader(config.machine, config.recipe, detector=detector)
     check_reduction(config)
-    check_compression(config)
-    check_time_limit(config.limits.max_time)
+    _check_time_limit(config.limits.max_time)
     for name in ("engine", "int8"):
         value = getattr(config.machine, name)
         if value != getattr(Machine(), name):
@@ -146,7 +167,7 @@ def check_config(config: Config, *, detector: bool) -> None:
             f"{traces} keeps what it recorded for the backward pass, so "
             f"{given('machine.activation_checkpointing', True)} has no effect. Use {untraced}, or omit it."
         )
-    check_convolution(config.machine)
+    _check_convolution(config.machine)
     if detector and config.limits.train_accuracy:
         raise ConfigError(
             f"{given('limits.train_accuracy', True)} has no effect on {config.recipe.model.name}, a detector: top-1 "
@@ -154,8 +175,19 @@ def check_config(config: Config, *, detector: bool) -> None:
         )
 
 
-def check_convolution(machine: Machine) -> None:
-    """Refuse Winograd's algorithm where its kernels would not be used. Whether they can be is known when they are."""
+def _check_time_limit(text: str | None) -> None:
+    if text is None or text == UNTIL_JOB_ENDS:
+        return
+    try:
+        parse_duration(text, positive=True)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{given('limits.max_time', text)}: {error.message} `{UNTIL_JOB_ENDS}` is until the end of the Slurm job."
+        ) from None
+
+
+def _check_convolution(machine: Machine) -> None:
+    """Refuse Winograd convolutions with settings that never use them. Whether a layer can use them is known later."""
     if machine.convolution != "winograd":
         return
     needs = {"machine.precision": "fp32", "machine.channels_last": True, "machine.reduction": "ddp"}
@@ -182,6 +214,11 @@ def refuse_training_settings(assignments: Iterable[str]) -> None:
 def check_reduction(config: Config) -> None:
     """Refuse what would make the weights of exact reduction depend on the processes, or would have no effect."""
     recipe, machine = config.recipe, config.machine
+    if config.audit.spot_check and machine.reduction != "exact":
+        raise ConfigError(
+            f"{given('audit.spot_check', config.audit.spot_check)} computes virtual shards twice, and only "
+            f"{use('machine.reduction', 'exact')} has those. Use it, or omit the setting."
+        )
     if machine.reduction != "exact":
         if recipe.virtual_shards is not None:
             raise ConfigError(
@@ -196,7 +233,7 @@ def check_reduction(config: Config) -> None:
             f"sizes the process saw before, so a resumed run would differ. Use {use('machine.mode', 'eager')}, or "
             f"{use('machine.reduction', 'ddp')}."
         )
-    if machine.backend in ("dali-gpu", "gaudi-media"):
+    if machine.backend in plugin_names(LOADERS) and machine.backend != "dali-cpu":
         raise ConfigError(
             f"{exact} does not work with {given('machine.backend', machine.backend)}: nobody has shown that its "
             f"decoder gives the same pixels each time. Use {use('machine.backend', 'native')} or "
@@ -209,22 +246,10 @@ def check_reduction(config: Config) -> None:
         )
 
 
-def check_compression(config: Config) -> None:
-    """Refuse compressed gradients where they would break a promise or never recover, and settings without effect."""
-    machine, kind = config.machine, config.machine.gradient_compression
-    compression = given("machine.gradient_compression", kind)
-    if kind == "none":
-        return
-    if machine.reduction == "exact":
-        raise ConfigError(
-            f"{compression} does not work with {given('machine.reduction', 'exact')}, which adds up whole gradients in "
-            f"one order. Use {use('machine.reduction', 'ddp')}, or {use('machine.gradient_compression', 'none')}."
-        )
-
-
 def _check_effect(recipe: Recipe, reasons: dict[str, str], detector: bool) -> None:
     for path, reason in reasons.items():
         setting = attrgetter(path)
+        # Compared with the defaults: whether a person or a recipe set it is not known here.
         for name, value in _changed(setting(recipe), setting(Recipe()), path):
             raise ConfigError(
                 f"{given(name, value)} has no effect on {recipe.model.name}, a "
@@ -356,8 +381,11 @@ def _any_of(name: str, *values: str) -> str:
 
 def _check_normalisation(data: Data) -> None:
     """Pixels become (value - mean) / std: a std of 0 would make every one of them infinite."""
-    if not all(math.isfinite(value) for value in data.mean):
-        raise ConfigError(f"{given('data.mean', data.mean)} must be finite numbers, one per channel.")
+    if len(data.mean) != len(data.std) or len(data.mean) not in (1, 3):
+        raise ConfigError(
+            f"{given('data.mean', data.mean)} and {given('data.std', data.std)} have {len(data.mean)} and "
+            f"{plural(len(data.std), 'value')}. Give one per channel in both: 3 for color, 1 for gray images."
+        )
     if not all(0 < value < math.inf for value in data.std):
         raise ConfigError(
             f"{given('data.std', data.std)} must be above 0: images are divided by it. Give the standard deviation of "

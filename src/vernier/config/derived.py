@@ -42,11 +42,14 @@ def derive(config: Config, *, train_samples: int) -> Derived:
         raise ConfigError(
             f"{given('global_batch', recipe.global_batch)} is more than the {epoch_images} "
             f"{f'images of an epoch ({epoch_setting})' if recipe.data.epoch_images else 'training images'}. "
+            # A power of two divides evenly among most numbers of processes.
             f"Use {use('global_batch', 2 ** int(math.log2(max(epoch_images, 1))))} or less."
         )
     if rest and recipe.data.last_batch == "fill":
         steps_per_epoch += 1
+    # At least one: a fraction of an epoch can round to no step.
     total_steps = max(1, round(recipe.schedule.epochs * steps_per_epoch))
+    # The linear scaling rule (Goyal et al. 2017): the rate is given for lr_batch images.
     scale = 1.0 if recipe.optim.lr_batch is None else recipe.global_batch / recipe.optim.lr_batch
     steps, limit = recipe.schedule.steps or total_steps, config.limits.max_steps
     return Derived(
@@ -74,15 +77,19 @@ def count_virtual_shards(recipe: Recipe) -> int:
 
 
 def describe_target(recipe: Recipe) -> str:
-    """The metric at which training ends before its schedule does; empty if there is none."""
+    """What ends training before its schedule does: a target, or no more gain; empty if nothing does."""
     targets = {"eval.target_ap": recipe.eval.target_ap, "eval.target_top1": recipe.eval.target_top1}
+    if not (recipe.eval.every_epochs > 0 or recipe.eval.at_epochs):
+        return ""
     for name, target in targets.items():
-        if target is not None and (recipe.eval.every_epochs > 0 or recipe.eval.at_epochs):
+        if target is not None:
             reached = f"AP reaches {target:g}" if name == "eval.target_ap" else f"top-1 reaches {target:g} %"
             return (
                 f"training ends once {reached} ({name}), a target for the recipe's own data; {use(name, None)} trains "
                 "to the end of the schedule"
             )
+    if recipe.eval.patience is not None:
+        return f"training ends after {plural(recipe.eval.patience, 'evaluation')} in a row without a gain"
     return ""
 
 
@@ -105,6 +112,7 @@ def train_px(data: Data, augment: Augment, epoch: int) -> int:
         return first
     if epoch >= end:
         return last
+    # 32 is the total stride of a ResNet; few sizes mean few shapes to choose or compile kernels for.
     between = first + (last - first) * (epoch - begin) / (end - begin)
     return min(last, max(first, round(between / 32) * 32))
 
@@ -118,6 +126,7 @@ def _split_into_shards(global_batch: int, shards: int, machine: Machine) -> tupl
             "that are to have the same weights."
         )
     if shards % machine.procs:
+        # Up to 64, so that the list fits into a message.
         fitting = ", ".join(str(n) for n in range(1, min(shards, 64) + 1) if shards % n == 0)
         more = next((n for n in range(shards, global_batch + 1) if global_batch % n == 0 and n % machine.procs == 0), 0)
         advice = f", or {use('virtual_shards', more)} in all runs that are to have the same weights" if more else ""
@@ -127,6 +136,7 @@ def _split_into_shards(global_batch: int, shards: int, machine: Machine) -> tupl
             f"{use('machine.procs', slot=fitting)}{advice}."
         )
     images, per_process = global_batch // shards, shards // machine.procs
+    # 1 is the default and cannot be told from a choice; any other number is one.
     if machine.accumulation not in (1, per_process):
         raise ConfigError(
             f"{given('machine.accumulation', machine.accumulation)} contradicts {given('virtual_shards', shards)}: "

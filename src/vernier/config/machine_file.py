@@ -6,7 +6,7 @@ too. The table `[job]` belongs to `vernier submit`, which reads it itself.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,6 +48,7 @@ class MachineFile:
 
     def apply(self, config: Config, named: set[str]) -> tuple[Config, list[str]]:
         """The configuration with these settings, except the `named` ones, which a person set; and notes about it."""
+        # What a person typed for this run wins over what was tuned for many.
         used = {name: value for name, value in self.settings.items() if f"machine.{name}" not in named}
         for name, value in used.items():
             config = override(config, f"machine.{name}", value)
@@ -63,6 +64,25 @@ class MachineFile:
             )
         return config, notes
 
+    def refuse_other_work(self, work: Work) -> None:
+        """Refuse to use it for the other kind of work: its settings were never measured for this one."""
+        if self.tuned is not None and self.tuned.work != work:
+            own, other = WORK_NAMES[work], WORK_NAMES[self.tuned.work]
+            raise ConfigError(
+                f"{given('machine', self.path)} was tuned for {other}, and this is {own}. Make one for it with "
+                f"{command(f'tune {work}', 'RECIPE')}, or remove the table [tuned] from the file to use it anyway."
+            )
+
+    def notes_on(self, device: str, cores: int) -> tuple[str, ...]:
+        """A note if it was tuned on another device than this one, such as `cpu (NAME)`."""
+        tuned = self.tuned
+        if tuned is None or (tuned.device, tuned.cores) == (device, cores):
+            return ()
+        return (
+            f"{self.path} was tuned on {tuned.device} with {plural(tuned.cores, 'core')}, and this is {device} with "
+            f"{plural(cores, 'core')}: run {command('tune')} here",
+        )
+
 
 def read_machine_file(path: Path) -> MachineFile:
     """A machine file with its settings checked. Raises ConfigError."""
@@ -71,6 +91,7 @@ def read_machine_file(path: Path) -> MachineFile:
     if not all(isinstance(table, dict) for table in (machine, job, tuned)):
         raise ConfigError(f"{path}: machine, job and tuned must be tables: [machine], [job], [tuned].")
     try:
+        # Checked as a whole, then reduced to what the file has: defaults must not replace those of a recipe.
         checked = to_dict(from_dict(Machine, machine, "machine"))
         own = from_dict(Tuned, tuned, "tuned") if "tuned" in tables else None
     except ConfigError as error:
@@ -85,41 +106,10 @@ def _read_tables(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"Cannot read the machine file {path}: {error}.") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    # A recipe's settings would be ignored in silence.
     if unknown := next((name for name in tables if name not in TABLES), None):
         raise ConfigError(
             f"{path} has {unknown!r}. A machine file has the tables [machine], [job] and [tuned] and no more; settings "
             "of a recipe belong into the recipe's file."
         )
     return tables
-
-
-def refuse_other_work(file: MachineFile, work: Work) -> None:
-    """Refuse a file that was tuned for the other kind of work: its settings were never measured for this one."""
-    if file.tuned is not None and file.tuned.work != work:
-        own, other = WORK_NAMES[work], WORK_NAMES[file.tuned.work]
-        raise ConfigError(
-            f"{given('machine', file.path)} was tuned for {other}, and this is {own}. Make one for it with "
-            f"{command(f'tune {work}', 'RECIPE')}, or remove the table [tuned] from the file to use it anyway."
-        )
-
-
-def machine_toml(settings: Mapping[str, Any], tuned: Tuned, comments: Mapping[str, str], head: list[str]) -> str:
-    """The text of a machine file; `comments` are by setting, `head` are lines at the top."""
-    lines = [f"# {line}" for line in head]
-    lines += ["", "[machine]"]
-    for name, value in settings.items():
-        comment = f"  # {comments[name]}" if comments.get(name) else ""
-        lines.append(f"{name} = {toml_value(value)}{comment}")
-    lines += ["", "[tuned]", *(f"{f.name} = {toml_value(getattr(tuned, f.name))}" for f in fields(tuned))]
-    return "\n".join(lines) + "\n"
-
-
-def describe_elsewhere(file: MachineFile, device: str, cores: int) -> tuple[str, ...]:
-    """A note where a file was tuned on another device than this one."""
-    tuned = file.tuned
-    if tuned is None or (tuned.device, tuned.cores) == (device, cores):
-        return ()
-    return (
-        f"{file.path} was tuned on {tuned.device} with {plural(tuned.cores, 'core')}, and this is {device} with "
-        f"{plural(cores, 'core')}: run {command('tune')} here",
-    )

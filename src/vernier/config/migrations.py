@@ -11,10 +11,12 @@ never on disk. A file without a number is of schema 1.
 | | | derived from data.eval_px; augment.crop = ssd-tf, which tested one side of a window only, is ssd-tf-tall |
 | config 4, checkpoint 4, bench 4 | 0.4.0 | machine.all_reduce, powersgd_rank and powersgd_start are gone; |
 | | | machine.gradient_compression = powersgd is none |
+| config 5, checkpoint 5, bench 5 | 0.4.0 | data.exif is new: runs made before used the stored pixels (ignore) |
+| config 6, checkpoint 6, bench 6 | 0.4.0 | machine.gradient_compression is gone |
 """
 
+import copy
 import dataclasses
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -22,32 +24,21 @@ from typing import Any, get_type_hints
 from vernier.addresses import note_origin
 from vernier.errors import ConfigError
 
+from .names import RENAMED_SETTINGS
 from .settings import Config
 
 Tree = dict[str, Any]
 
 SCHEMAS = {
-    "config": 4,
-    "checkpoint": 4,
-    "bench": 4,
+    "config": 6,
+    "checkpoint": 6,
+    "bench": 6,
     "run": 1,
     "environment": 1,
     "events": 1,
     "study": 1,
     "baseline": 1,
 }
-
-RENAMED_SETTINGS = {
-    "recipe.model.bn_span": "recipe.model.batch_norm_images",
-    "recipe.detect.score": "recipe.detect.min_score",
-    "recipe.detect.per_class": "recipe.detect.max_per_class",
-    "recipe.detect.most": "recipe.detect.max_detections",
-    "recipe.optim.trust": "recipe.optim.trust_coefficient",
-    "machine.buffers": "machine.batch_norm_statistics",
-}
-"""Old name -> new name, from the top of the configuration: for files of schema 1, and for the message about a setting
-that is given by its old name, which is an error since 0.3.0."""
-
 
 _CONFIGURATIONS = {"config": ("",), "checkpoint": ("config",), "bench": ("config", "asked.config")}
 """Where the files of each kind hold a configuration."""
@@ -69,23 +60,27 @@ def migrated(kind: str, tree: Tree, where: Path | str) -> Tree:
     Raises NewerFile, or ConfigError where the number is none or the settings in it are no tables.
     """
     schema = tree.get("schema", 1)
+    # A bool is an int for Python: true would be read as schema 1.
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise ConfigError(f"{where}: its schema is {schema!r}, not a number of a version. The file is damaged.")
+    # Not read as far as it is known: a setting with a new meaning would be used with the old one.
     if schema > SCHEMAS[kind]:
         raise NewerFile(
             f"{where} was written by a newer version of Vernier (schema {schema}; this one reads up to "
             f"{SCHEMAS[kind]}). Update Vernier to use it."
         )
     tree = {name: value for name, value in tree.items() if name != "schema"}
-    for number in range(schema, SCHEMAS[kind]):
-        tree = _STEPS[kind, number](tree)
+    if schema < SCHEMAS[kind]:
+        tree = copy.deepcopy(tree)  # the steps change it in place, and the caller keeps its own
     note_origin(tree.get("config") if kind == "checkpoint" else tree, where)
     for path in _CONFIGURATIONS.get(kind, ()):
-        config: Any = tree
-        for part in filter(None, path.split(".")):
-            config = config.get(part) if isinstance(config, dict) else None
-        if config is not None:
-            _refuse_wrong_tables(config, Config, where)
+        table, name = _table({"file": tree}, f"file.{path}".rstrip("."))
+        if table.get(name) is not None:
+            # One step at a time: each step knows two neighboring schemas and never changes again.
+            for step in _STEPS[schema - 1 :]:
+                step(table[name])
+            # Readers index into groups without a check, for example in a list of a thousand runs.
+            _refuse_wrong_tables(table[name], Config, where)
     return tree
 
 
@@ -105,91 +100,64 @@ def _groups(cls: type) -> tuple[tuple[str, Any], ...]:
     return tuple((name, hint) for name, hint in hints if isinstance(hint, type) and dataclasses.is_dataclass(hint))
 
 
-def _with_new_names(tree: Tree) -> Tree:
-    """A configuration with today's names of settings."""
-    out = {name: dict(value) if isinstance(value, dict) else value for name, value in tree.items()}
-    for old, new in RENAMED_SETTINGS.items():
-        group, name = _group(out, old)
-        if group is not None and name in group:
-            group[new.rpartition(".")[2]] = group.pop(name)
-    return out
-
-
-def _group(tree: Tree, path: str) -> tuple[Tree | None, str]:
-    """The table that holds a setting, copied so that the original stays as it is; None where there is none."""
+def _table(tree: Any, path: str) -> tuple[Tree, str]:
+    """The table that holds a setting, and its name there; an empty table, which belongs to nobody, if there is none."""
     *groups, name = path.split(".")
     for group in groups:
-        inner = tree.get(group)
-        if not isinstance(inner, dict):
-            return None, name
-        tree[group] = dict(inner)
-        tree = tree[group]
-    return tree, name
+        tree = tree.get(group) if isinstance(tree, dict) else None
+    return tree if isinstance(tree, dict) else {}, name
 
 
-def _config_2(tree: Tree) -> Tree:
-    """A configuration of schema 1 as schema 2 has it."""
-    out = _with_new_names(tree)
-    return _without(out, WITHOUT_EFFECT[_task(out)])
+def _config_2(config: Any) -> None:
+    """Make a configuration of schema 1 one of schema 2."""
+    for old, new in RENAMED_SETTINGS.items():
+        table, name = _table(config, old)
+        if name in table:
+            table[new.rpartition(".")[2]] = table.pop(name)
+    # The new names first: WITHOUT_EFFECT has today's.
+    _remove(config, *(f"recipe.{path}" for path in WITHOUT_EFFECT[_task(config)]))
 
 
-def _config_3(tree: Tree) -> Tree:
-    """A configuration of schema 2 as schema 3 has it."""
-    out = dict(tree)
-    augment, name = _group(out, "recipe.augment.crop")
-    if augment is not None and augment.get(name) == "ssd-tf":
+def _config_3(config: Any) -> None:
+    """Make a configuration of schema 2 one of schema 3."""
+    augment, name = _table(config, "recipe.augment.crop")
+    # The name ssd-tf now means the corrected crop; old runs used the one that tests one side only.
+    if augment.get(name) == "ssd-tf":
         augment[name] = "ssd-tf-tall"
-    return _without(out, ("data.eval_short_side_px",) if _task(out) == "detector" else ())
+    if _task(config) == "detector":
+        _remove(config, "recipe.data.eval_short_side_px")
 
 
-def _config_4(tree: Tree) -> Tree:
-    """A configuration of schema 3 as schema 4 has it."""
-    out = dict(tree)
-    machine, name = _group(out, "machine.gradient_compression")
-    if machine is not None:
-        for removed in ("all_reduce", "powersgd_rank", "powersgd_start"):
-            machine.pop(removed, None)
-        if machine.get(name) == "powersgd":
-            machine[name] = "none"
-    return out
+def _config_4(config: Any) -> None:
+    """Make a configuration of schema 3 one of schema 4."""
+    _remove(config, "machine.all_reduce", "machine.powersgd_rank", "machine.powersgd_start")
+    machine, name = _table(config, "machine.gradient_compression")
+    if machine.get(name) == "powersgd":
+        machine[name] = "none"
 
 
-def _task(tree: Tree) -> str:
-    model, _ = _group(tree, "recipe.model.name")
-    return "detector" if model and str(model.get("name", "")).startswith(_DETECTOR_PREFIX) else "classifier"
+def _config_5(config: Any) -> None:
+    """Make a configuration of schema 4 one of schema 5."""
+    data, name = _table(config, "recipe.data.exif")
+    # Not today's default: the runs saw pixels as they are stored, and must be evaluated in the same way.
+    data.setdefault(name, "ignore")
 
 
-def _without(tree: Tree, paths: Sequence[str]) -> Tree:
-    for path in paths:
-        group, name = _group(tree, f"recipe.{path}")
-        if group is not None:
-            group.pop(name, None)
-    return tree
+def _config_6(config: Any) -> None:
+    """Make a configuration of schema 5 one of schema 6."""
+    _remove(config, "machine.gradient_compression")
 
 
-def _config_within(change: Callable[[Tree], Tree], *paths: str) -> Callable[[Tree], Tree]:
-    """A step for the configurations that a file holds at these paths."""
-
-    def step(tree: Tree) -> Tree:
-        tree = dict(tree)
-        for path in paths:
-            group, name = _group(tree, path)
-            if group is not None and isinstance(group.get(name), dict):
-                group[name] = change(group[name])
-        return tree
-
-    return step
+def _task(config: Any) -> str:
+    model, name = _table(config, "recipe.model.name")
+    # By name: settings are a layer below the models, and files of old versions outlive them.
+    return "detector" if str(model.get(name)).startswith(_DETECTOR_PREFIX) else "classifier"
 
 
-_STEPS: dict[tuple[str, int], Callable[[Tree], Tree]] = {
-    ("config", 1): _config_2,
-    ("checkpoint", 1): _config_within(_config_2, "config"),
-    ("bench", 1): _config_within(_config_2, "config", "asked.config"),
-    ("config", 2): _config_3,
-    ("checkpoint", 2): _config_within(_config_3, "config"),
-    ("bench", 2): _config_within(_config_3, "config", "asked.config"),
-    ("config", 3): _config_4,
-    ("checkpoint", 3): _config_within(_config_4, "config"),
-    ("bench", 3): _config_within(_config_4, "config", "asked.config"),
-}
-"""(kind, schema) -> the step to the next schema."""
+def _remove(config: Any, *paths: str) -> None:
+    for table, name in (_table(config, path) for path in paths):
+        table.pop(name, None)
+
+
+_STEPS = (_config_2, _config_3, _config_4, _config_5, _config_6)
+"""From each schema of a configuration to the next one, in place. The other kinds of files have had none yet."""

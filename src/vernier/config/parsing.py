@@ -3,50 +3,98 @@
 Files of older schemas are read through `config.migrations`; rules between settings are `config.checks`.
 """
 
+import codecs
 import dataclasses
 import difflib
 import hashlib
 import json
-import math
 import tomllib
-import types
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
+from functools import cache, partial, reduce
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from vernier.addresses import note_origin, redact_addresses, refuse_credentials
 from vernier.errors import ConfigError
+from vernier.own_code import is_own
+from vernier.plugins import plugin_names
 from vernier.references import command, given, use
+from vernier.typed import Mismatch, convert, hints_of
 
-from .migrations import RENAMED_SETTINGS, migrated
-from .settings import Config, Data, Optim, Recipe, optimizers, short_side_of
+from .migrations import migrated
+from .names import ALIASES, OTHER_VALUES, REMOVED_SETTINGS, RENAMED_SETTINGS, USUAL_NAMES
+from .settings import (
+    DATA_SOURCES,
+    LOSSES,
+    METRICS,
+    MODEL_ORIGINS,
+    OWN_MODELS,
+    SCHEDULES,
+    TRANSFORMS,
+    Config,
+    Data,
+    Optim,
+    Recipe,
+    choices_of,
+    optimizers,
+    short_side_of,
+)
 
 T = TypeVar("T")
 
-ALIASES = {"data.workers": "machine.workers", "data.prefetch": "machine.prefetch"}
-"""Names people try that are settings of another group."""
 _GROUPS = {f.name for f in dataclasses.fields(Config)}
-_TYPE_NAMES = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
-_USUAL_NAMES = {"learning_rate": "optim.lr", "batch_size": "global_batch", "batch": "global_batch"}
-_LARGEST = 2**63
 _IGNORED = ("trust_coefficient", "beta2", "eps", "filter_momentum")
 """Settings of optimizers that versions before 0.4 recorded and ignored with other optimizers."""
-_OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
 
 
 # ------------------------------------------------------------------------------------------------- from text to values
 
 
-def from_dict(cls: type[T], tree: Any, path: str = "") -> T:
-    """A dataclass from plain values; unknown names, wrong types and values out of range are ConfigErrors."""
+def from_dict(cls: type[T], tree: Any, path: str = "", base: T | None = None) -> T:
+    """A dataclass from plain values; unknown names, wrong types and values out of range are ConfigErrors.
+
+    Fields that are not given have their default, or the value that they have in `base`.
+    """
     if not isinstance(tree, dict):
         raise ConfigError(f"{path or 'The configuration'} must be a table of settings, not {tree!r}.")
+    if not isinstance(base, cls):  # the elements of a list replace those of the base
+        base = None
     if issubclass(cls, Optim):
-        # A model whose optimizer is in a package that is not here can be used, `check_optimizer` refuses to train it.
-        kind: Any = optimizers().get(str(tree.get("name", cls.name)), Optim)
-        cls, tree = kind, _own_settings(kind, tree)
-    return cls(**{key: _field_value(cls, key, value, path) for key, value in tree.items()})
+        # Which fields there are depends on the name, so what `base` has is read again with the rest. A model whose
+        # optimizer is in a package that is not here can be used, `check_optimizer` refuses to train it.
+        before = {} if base is None else to_dict(base)
+        if is_own(name := str(tree.get("name", before.get("name", cls.name)))):
+            # A user's optimizer has arguments instead: what the recipe sets for its own does not concern it.
+            before = {key: value for key, value in before.items() if hasattr(Optim, key)}
+        tree = {**before, **tree}
+        kind: Any = optimizers().get(name, Optim)
+        optim: T = kind(**_values(kind, _own_settings(kind, tree), path, None))
+        return optim
+    values = _values(cls, tree, path, base)
+    return cls(**values) if base is None else dataclasses.replace(base, **values)  # type: ignore[type-var]
+
+
+def _values(cls: Any, tree: Any, path: str, base: Any) -> dict[str, Any]:
+    """The values of a dataclass by field, converted and checked."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        # Messages name settings of a recipe as assignments do: `optim.lr`, not `recipe.optim.lr`.
+        where = str(name) if path in ("", "recipe") else f"{path}.{name}"
+        if name not in fields:
+            raise ConfigError(_unknown(where))
+        if isinstance(value, str):
+            value = OTHER_VALUES.get(where, {}).get(value, value)
+        # A table changes that of the base, so that settings which it omits stay.
+        inner = partial(from_dict, base=getattr(base, name, None))
+        try:
+            values[name] = convert(value, hints_of(cls)[name], where, inner)
+        except Mismatch as error:
+            is_not = "is not" if error.needed.startswith("one of") else "is not possible: it must be"
+            raise ConfigError(f"{given(error.where.partition('[')[0], error.value)} {is_not} {error.needed}.") from None
+        _check_range(values[name], fields[name].metadata, where)
+    return values
 
 
 def _own_settings(kind: type[Optim], table: Any) -> Any:
@@ -57,68 +105,20 @@ def _own_settings(kind: type[Optim], table: Any) -> Any:
     table = dict(table)
     for key in [key for key in table if not hasattr(kind, key)]:
         defaults = {name: getattr(other, key) for name, other in optimizers().items() if hasattr(other, key)}
-        if kind is Optim or key in _IGNORED or table[key] in defaults.values():
+        if (
+            (kind is Optim and not is_own(str(table.get("name", ""))))
+            or key in _IGNORED
+            or table[key] in defaults.values()
+        ):
             del table[key]
         elif defaults:
             name = next(iter(defaults))
             raise ConfigError(
                 f"{given(f'optim.{key}', table[key])} is for {' and '.join(defaults)}, and this is "
-                f"{given('optim.name', kind.name)}. Use {use(f'optim.{key}', defaults[name])} or "
+                f"{given('optim.name', table.get('name', kind.name))}. Use {use(f'optim.{key}', defaults[name])} or "
                 f"{use('optim.name', name)}."
             )
     return table
-
-
-def _field_value(cls: Any, name: Any, value: Any, path: str) -> Any:
-    """The value of one field of the dataclass at `path`, converted and checked."""
-    # Messages name settings of a recipe as assignments do: `optim.lr`, not `recipe.optim.lr`.
-    where = str(name) if path in ("", "recipe") else f"{path}.{name}"
-    field = next((each for each in dataclasses.fields(cls) if each.name == name), None)
-    if field is None:
-        raise ConfigError(_unknown(where))
-    if isinstance(value, str):
-        value = _OTHER_NAMES_OF_VALUES.get((where, value), value)
-    value = _convert(value, _hints(cls)[name], where)
-    _check_range(value, field.metadata, where)
-    return value
-
-
-@cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return get_type_hints(cls)
-
-
-def _convert(value: Any, hint: Any, where: str) -> Any:
-    if isinstance(value, int) and abs(value) >= _LARGEST:  # may have more digits than Python writes or a float holds
-        raise ConfigError(f"{given(where)} is out of range: no setting takes whole numbers of 64 bits and more.")
-    origin, args = get_origin(hint), get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return from_dict(hint, value, where)  # type: ignore[arg-type]
-    if origin in (Union, types.UnionType):
-        if value is None:
-            return None
-        return _convert(value, next(a for a in args if a is not type(None)), where)
-    if origin is Literal:
-        if value not in args:
-            raise ConfigError(f"{given(where, value)} is not one of: {', '.join(map(str, args))}.")
-        return value
-    if origin is tuple:
-        return _convert_tuple(value, args, where)
-    # 1 becomes 1.0, since digests see them as different. True is an int for Python, but not a number here.
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise ConfigError(f"{given(where, value)} is not possible: it must be {_TYPE_NAMES.get(hint, hint)}.")
-    return value
-
-
-def _convert_tuple(value: Any, args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise ConfigError(f"{given(where, value)} is not possible: it must be a list such as [1, 2].")
-    fixed = args[-1] is not Ellipsis
-    if fixed and len(value) != len(args):
-        raise ConfigError(f"{given(where, value)} is not possible: it must be a list of {len(args)} values.")
-    return tuple(_convert(v, args[0], f"{where}[{i}]") for i, v in enumerate(value))
 
 
 def _check_range(value: Any, meta: Any, where: str) -> None:
@@ -126,8 +126,7 @@ def _check_range(value: Any, meta: Any, where: str) -> None:
         if not isinstance(number, int | float) or isinstance(number, bool):
             continue
         low, high, above = meta["low"], meta["high"], meta["above"]
-        limit = "" if math.isfinite(number) else "a finite number"
-        limit = limit or (f"{low} or more" if number < low else f"above {above}" if number <= above else "")
+        limit = f"{low} or more" if number < low else f"above {above}" if number <= above else ""
         if limit := limit or (f"{high} or less" if number > high else ""):
             raise ConfigError(f"{given(where, number)} is out of range: it must be {limit}.")
 
@@ -141,33 +140,80 @@ def to_dict(value: Any) -> dict[str, Any]:
 
 def override(config: Config, path: str, value: Any) -> Config:
     """`config` with one field replaced. Recipe fields need no prefix: `optim.lr`, `machine.procs`, `global_batch`."""
-    return override_all(config, {path: value})
+    return _override_all(config, {path: value})
 
 
-def override_all(config: Config, values: Mapping[str, Any]) -> Config:
+def _override_all(config: Config, values: Mapping[str, Any]) -> Config:
     """`config` with fields replaced, in one go: which ones the optimizer has depends on its name."""
-    tree = to_dict(config)
+    changes: dict[str, Any] = {}
     for path, value in values.items():
-        *names, last = setting_name(path).split(".")
-        group: Any = tree
-        for name in names:
-            group = group.get(name) if isinstance(group, dict) else None
-        if not isinstance(group, dict):
+        name = setting_name(path)
+        own = name.removeprefix("recipe.")
+        inside = [each.rpartition(".")[2] for each in described_settings() if each.startswith(f"{own}.")]
+        if inside and not isinstance(value, dict):
+            raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(inside)}.")
+        if not inside and own not in described_settings():
             raise ConfigError(_unknown(path.removeprefix("recipe.")))
-        if isinstance(group.get(last), dict) and not isinstance(value, dict):
-            raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(group[last])}.")
         if isinstance(value, str):
             refuse_credentials(value, path)
-        group[last] = value
-    return from_dict(Config, tree)
+        *groups, last = name.split(".")
+        reduce(lambda tree, group: tree.setdefault(group, {}), groups, changes)[last] = value
+    changed = from_dict(Config, changes, base=config)
+    check_plugins(changed, values)
+    return changed
+
+
+def check_plugins(config: Config, paths: Iterable[str] | None = None) -> None:
+    """Refuse settings that name a plug-in which is not installed: those at `paths`, or all. Raises ConfigError.
+
+    It is not part of reading, so that a run can be read without the package whose plug-in it used.
+    """
+    settings = described_settings()
+    for path in settings if paths is None else paths:
+        hint = settings.get(path, ("", Any))[1]
+        if get_origin(hint) is Annotated:
+            value, choices, code = attrgetter(setting_name(path))(config), choices_of(hint), get_args(hint)[1].code
+            if value not in choices and not (code and is_own(value)):
+                more = ", or code of your own, module:name" if code else ""
+                raise ConfigError(f"{given(path, value)} is not one of: {', '.join(choices)}{more}.")
+
+
+_OWN_CODE = {
+    "model.name": "",
+    "data.source": DATA_SOURCES,
+    "augment.extra": TRANSFORMS,
+    "loss.kind": LOSSES,
+    "optim.name": "",
+    "schedule.kind": SCHEDULES,
+    "eval.metrics": METRICS,
+}
+"""Settings that may name code outside of Vernier, and the entry points of each if those are the same kind of code."""
+
+
+def own_references(recipe: Recipe) -> list[tuple[str, str, str]]:
+    """The code outside of Vernier that a recipe names: setting, reference or entry point, and the latter's group."""
+    values = [(setting, attrgetter(setting)(recipe), group) for setting, group in _OWN_CODE.items()]
+    each = [(s, text, g) for s, value, g in values for text in ((value,) if isinstance(value, str) else value)]
+    return [
+        (s, text, g)
+        for s, text, g in each
+        if (names_code(text) if s == "model.name" else is_own(text) or (g and text in plugin_names(g)))
+    ]
+
+
+def names_code(model: str) -> bool:
+    """Whether the name of a model is code that building it would run, not a model of a library such as timm."""
+    prefix = model.partition(":")[0]
+    return is_own(model) and (prefix == OWN_MODELS or prefix not in plugin_names(MODEL_ORIGINS))
 
 
 @cache
 def described_settings(group: Any = Config, path: str = "") -> dict[str, tuple[str, Any]]:
     """Every setting by the name that assignments take (`optim.lr`, `seed`), with its line of help and its type."""
     out: dict[str, tuple[str, Any]] = {}
-    for kind in optimizers().values() if group is Optim else (group,):
-        hints = get_type_hints(kind)
+    kinds: Iterable[Any] = optimizers().values() if group is Optim else (group,)
+    for kind in kinds:
+        hints = get_type_hints(kind, include_extras=True)
         for field in dataclasses.fields(kind):
             name, hint = f"{path}{field.name}", hints[field.name]
             if dataclasses.is_dataclass(hint):
@@ -181,10 +227,17 @@ def _unknown(path: str) -> str:
     """The message about a setting that does not exist, with its new name or the nearest ones by their full names."""
     if new := RENAMED_SETTINGS.get(_from_the_top(path)):
         return f"Unknown setting {path!r}. It is called {use(new.removeprefix('recipe.'))}."
+    if removed := REMOVED_SETTINGS.get(path):
+        return f"Unknown setting {path!r}. {removed}"
     names, last = described_settings(), path.rpartition(".")[2]
-    near = [_USUAL_NAMES[last]] if last in _USUAL_NAMES else [n for n in names if n.rpartition(".")[2] == last]
-    near = near or difflib.get_close_matches(path, names, n=1, cutoff=0.6)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"{command('recipes', 'shapes-quick')} lists them all."
+    near = [USUAL_NAMES[last]] if last in USUAL_NAMES else [n for n in names if n.rpartition(".")[2] == last]
+    # In lower case: no setting has capitals, and people type LR.
+    near = near or difflib.get_close_matches(path.lower(), names, n=1, cutoff=0.75)
+    group = path.lower().rpartition(".")[0]
+    inside = [n.rpartition(".")[2] for n in names if group and n.startswith(f"{group}.")]
+    hint = f"{command('recipes', 'shapes-quick')} lists them all."
+    hint = f"Settings of {group}: {', '.join(inside)}." if inside else hint
+    hint = f"Did you mean {' or '.join(near)}?" if near else hint
     return f"Unknown setting {path!r}. {hint}"
 
 
@@ -207,7 +260,7 @@ def config_from_tree(tree: Any) -> Config:
 
 
 def override_from_text(config: Config, *assignments: str) -> Config:
-    """Apply `a.b=c` from the command line; `c` is read as TOML, or as text where it is none."""
+    """Apply `a.b=c` from the command line; `c` is read as TOML, or as text if it is not TOML."""
     values: dict[str, Any] = {}
     for assignment in assignments:
         path, equals, text = (part.strip() for part in assignment.partition("="))
@@ -215,7 +268,7 @@ def override_from_text(config: Config, *assignments: str) -> Config:
             raise ConfigError(f"{given('settings')} takes NAME=VALUE such as optim.lr=0.1, not {assignment!r}.")
         hint = described_settings().get(setting_name(path).removeprefix("recipe."), ("", Any))[1]
         values[path] = parse_value(text, hint)
-    return override_all(config, values)
+    return _override_all(config, values)
 
 
 def assignment(path: str, value: Any) -> str:
@@ -224,7 +277,7 @@ def assignment(path: str, value: Any) -> str:
 
 
 def parse_value(text: str, hint: Any) -> Any:
-    """The value of a setting from the command line: TOML, or as it is where it is no TOML or the setting is text.
+    """The value of a setting from the command line: TOML, or the text itself if it is not TOML or the setting is text.
 
     `none` leaves out a setting that can be left out; for any other it is a text.
     """
@@ -233,6 +286,7 @@ def parse_value(text: str, hint: Any) -> Any:
     if hint is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
+        # As the value of a key, since TOML has no other values.
         value = tomllib.loads(f"v = {text}")["v"]
     except (ValueError, RecursionError):  # TOML's own errors, numbers of too many digits, lists in lists without end
         return text
@@ -241,17 +295,25 @@ def parse_value(text: str, hint: Any) -> Any:
     return value if isinstance(value, str) or not is_text else text
 
 
+def _decode(content: bytes) -> str:
+    """Text as editors save it: UTF-8, also with a byte order mark, or UTF-16 with one (Windows)."""
+    utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if utf_16 else "utf-8-sig").replace("\r\n", "\n")
+
+
 def load_file(path: Path) -> Config:
     """A TOML file (recipe fields at the top, tables for the rest) or a run's config.json; defaults for the rest."""
     try:
-        text = path.read_text(encoding="utf-8")
-        tree = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        text = _decode(path.read_bytes())
+        tree = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
     except (ValueError, RecursionError) as error:  # also numbers of too many digits
         raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}.") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a table of settings.")
+    if not tree:
+        raise ConfigError(f"{path} has no settings. {command('recipes', 'shapes-quick')} prints a file to start from.")
     if "schema" in tree:
         tree = migrated("config", tree, path)
     # A file that people write has the recipe at the top, a run's config.json below `recipe`.
@@ -294,7 +356,7 @@ def to_toml(recipe: Recipe) -> str:
 
 
 def _following(table: Any) -> set[str]:
-    """Settings that follow from others of the table, and are left out so that they go on following."""
+    """Settings that are derived from others of the table, and omitted so that they stay derived."""
     if not isinstance(table, Data):
         return set()
     usual = {"eval_px": table.image_px, "eval_short_side_px": short_side_of(table.eval_px)}
@@ -319,20 +381,17 @@ def toml_value(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """A short hash of a configuration's values: equal digests, equal settings."""
+    # Sorted, as the order of fields is not a setting.
     text = json.dumps(to_dict(value), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def differences(a: Any, b: Any) -> dict[str, tuple[Any, Any]]:
-    """`a.b.c` -> (in a, in b) for every setting in which two configurations differ."""
-    return tree_differences(to_dict(a), to_dict(b))
-
-
-def tree_differences(a: Any, b: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
-    """The same for plain values, as in the JSON files of a run."""
+def differences(a: Any, b: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
+    """`a.b.c` -> (in a, in b) for every setting in which two configurations differ, or two trees as in JSON files."""
+    a, b = (to_dict(each) if dataclasses.is_dataclass(each) else each for each in (a, b))
     if isinstance(a, dict) and isinstance(b, dict):
         out: dict[str, tuple[Any, Any]] = {}
         for key in [*a, *(k for k in b if k not in a)]:
-            out |= tree_differences(a.get(key), b.get(key), f"{path}.{key}" if path else key)
+            out |= differences(a.get(key), b.get(key), f"{path}.{key}" if path else key)
         return out
     return {} if a == b else {path: (a, b)}

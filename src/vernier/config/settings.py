@@ -5,16 +5,51 @@ Reading and writing them is `config.parsing`, rules between them are `config.che
 
 import math
 from dataclasses import field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin
 
 from vernier.frozen import frozen
-from vernier.plugins import load_kinds
+from vernier.plugins import load_kinds, plugin_names
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Mode = Literal["eager", "compile", "trace"]
-Engine = Literal["torch", "onnxruntime", "openvino", "auto"]
 Allocator = Literal["keep", "huge", "system"]
 OnDivergence = Literal["stop", "rollback"]
+OnCorruption = Literal["stop", "rollback", "warn"]
+
+ENGINES, EXPORT_FORMATS = "vernier.engines", "vernier.export_formats"
+DECODERS, LOADERS = "vernier.decoders", "vernier.loaders"
+"""Decoders of windows, which give the same pixels as libjpeg-turbo, and readers of whole training batches."""
+CONVOLUTIONS = "vernier.convolutions"
+REDUCTIONS = "vernier.reductions"
+LOSSES, SCHEDULES = "vernier.losses", "vernier.schedules"
+BUILT_IN_LOSSES = ("cross-entropy", "bce")
+DATA_SOURCES, TRANSFORMS, METRICS = "vernier.data_sources", "vernier.transforms", "vernier.metrics"
+MODEL_ORIGINS, OWN_MODELS = "vernier.model_origins", "own"
+"""Entry points by the prefix of names: `timm` finds `timm:resnet18`, and `own` what has no prefix of an origin."""
+
+
+class Offered(NamedTuple):
+    """The values of a setting that plug-ins add to: Vernier's own, then the names in groups of entry points."""
+
+    own: tuple[str, ...]
+    groups: tuple[str, ...]
+    code: bool = False
+    """Whether a reference to a user's code (`vernier.own_code`) is a value, too."""
+
+    def names(self) -> tuple[str, ...]:
+        return (*self.own, *plugin_names(*self.groups))
+
+
+Engine = Annotated[str, Offered(("torch",), (ENGINES,))]
+ExportFormat = Annotated[str, Offered(("safetensors", "torchvision"), (EXPORT_FORMATS,))]
+
+
+def choices_of(hint: Any) -> tuple[Any, ...]:
+    """The values of a setting of this type, if it has only a few; empty for any other."""
+    if get_origin(hint) is Annotated:
+        offered: Offered = get_args(hint)[1]
+        return offered.names()
+    return get_args(hint) if get_origin(hint) is Literal else ()
 
 
 def option(default: Any, doc: str, *, low: float = -math.inf, high: float = math.inf, above: float = -math.inf) -> Any:
@@ -33,7 +68,7 @@ def short_side_of(eval_px: int) -> int:
 
 @frozen
 class Model:
-    """The network."""
+    """The model."""
 
     name: str = option("resnet50", "name of the network; `vernier models` lists them")
     num_classes: int | None = option(None, "number of classes; left out: taken from the data", low=1)
@@ -56,6 +91,11 @@ class Model:
         None, "images that share batch-norm statistics; 0: all of a micro-step; left out: those of one process", low=0
     )
     blurpool: bool = option(False, "blur before strided convolutions, as FFCV's ResNets do")
+    padding: Literal["torch", "tf", "tf-fixed"] = option(
+        "torch",
+        "ResNets, strided layers: torch pads all sides alike; tf: TensorFlow's SAME; tf-fixed: SAME only in pooling "
+        "and in extra levels of a detector",
+    )
     unused_outputs: int = option(0, "extra outputs without a class; TensorFlow's networks have 1", low=0, high=1000)
     weights: str = option("", "file with starting weights")
     backbone_weights: str = option("", "detectors: file with a classifier's weights, for the backbone only")
@@ -71,7 +111,9 @@ class Model:
 class Data:
     """The images, and how they are resized and normalised."""
 
-    source: str = option("", "a built-in data set (shapes, fashion-mnist, cifar10), a folder or an address")
+    source: str = option(
+        "", "a built-in data set (shapes, fashion-mnist, cifar10), a folder, an address, or your own, module:name"
+    )
     image_px: int = option(224, "side of a training image, in pixels", low=8, high=4096)
     eval_px: int = option(0, "side of an evaluation image, in pixels; left out: image_px", low=8, high=4096)
     eval_short_side_px: int = option(
@@ -108,7 +150,13 @@ class Data:
         False,
         "baseline JPEGs, training: let the decoder halve crops of at least twice image_px; changes pixels a little",
     )
-    max_bad_images: str = option("0.1%", "unreadable images allowed before the run stops, as a number or a share")
+    exif: Literal["apply", "ignore"] = option(
+        "apply", "apply: turn photographs upright by their EXIF orientation; ignore: use the pixels as they are stored"
+    )
+    max_bad_images: str = option(
+        "1%,3",
+        "unreadable images allowed before the run stops: a number, a percentage, or the larger of several, as 1%,3",
+    )
 
     def __post_init__(self) -> None:
         if not self.eval_px:
@@ -149,6 +197,9 @@ class Augment:
     rand_magnitude: float = option(7.0, "rand: mean magnitude, of 10", low=0, high=10)
     rand_std: float = option(0.5, "rand: standard deviation of the magnitude", low=0, high=10)
     erase: float = option(0.0, "probability of erasing a rectangle to the mean colour", low=0, high=1)
+    extra: tuple[str, ...] = option(
+        (), "transforms of your own, module:name, in this order: f(image, target, rng) returns the image"
+    )
     repeats: int = option(1, "repeated augmentation: copies of a sample per batch", low=1, high=64)
     start_px: int | None = option(
         None, "progressive resizing: first image side; image_px is the last", low=8, high=4096
@@ -166,7 +217,9 @@ class Augment:
 class Loss:
     """The loss of classifiers."""
 
-    kind: Literal["cross-entropy", "bce"] = option("cross-entropy", "bce: binary cross-entropy per class")
+    kind: Annotated[str, Offered(BUILT_IN_LOSSES, (LOSSES,), code=True)] = option(
+        "cross-entropy", "bce: binary cross-entropy per class; or your own, module:name: f(logits, labels)"
+    )
     label_smoothing: float = option(0.0, "probability mass taken from the true class", low=0, high=0.999)
     smoothing_over: Literal["all", "others"] = option(
         "all", "label smoothing spreads over all K classes, or the other K - 1"
@@ -180,6 +233,9 @@ class Detect:
 
     match_iou: float = option(0.5, "a default box matches an object from this overlap (IoU) on", above=0, high=1)
     match: Literal["above", "at-least"] = option("above", "above: as MLPerf's PyTorch; at-least: as TensorFlow's")
+    contested: Literal["last", "first"] = option(
+        "last", "a default box that several objects overlap most: last, as MLPerf's PyTorch, or first, as TensorFlow's"
+    )
     negatives: float = option(3.0, "hard negative mining: background boxes in the loss per matched box", low=0)
     min_score: float = option(0.05, "detections that score below this are dropped", low=0, high=1)
     nms_iou: float = option(
@@ -196,7 +252,7 @@ class Detect:
 class Optim:
     """The optimizer, with the settings that all of them have."""
 
-    name: str = option("sgd", "name of the optimizer")
+    name: str = option("sgd", "name of the optimizer, or your own class, module:name(arguments)")
     lr: float = option(0.1, "peak learning rate for a global batch of lr_batch", above=0)
     lr_batch: int | None = option(None, "scale lr by global_batch / lr_batch; left out: do not scale", low=1)
     momentum: float = option(0.9, "no dampening; of Adam and LAMB: beta 1", low=0, high=0.9999)
@@ -244,8 +300,13 @@ def optimizers() -> dict[str, type[Optim]]:
 class Schedule:
     """Learning-rate schedule, in epochs."""
 
-    kind: Literal["cosine", "step", "list", "linear", "polynomial", "mlperf", "constant"] = option(
-        "cosine", "shape after the warm-up; mlperf: the polynomial of its LARS submissions"
+    kind: Annotated[
+        str,
+        Offered(("cosine", "step", "list", "linear", "polynomial", "mlperf", "constant"), (SCHEDULES,), code=True),
+    ] = option(
+        "cosine",
+        "shape after the warm-up; mlperf: the polynomial of its LARS submissions; or your own, module:name: "
+        "f(progress) is the fraction of the peak rate",
     )
     epochs: float = option(90.0, "number of epochs", above=0, high=1e9)
     steps: int | None = option(
@@ -288,6 +349,10 @@ class Eval:
     every_epochs: float = option(1.0, "0: never (train only)", low=0)
     offset_epochs: float = option(0.0, "evaluate at offset, offset + every, ...", low=0)
     at_epochs: tuple[float, ...] = option((), "evaluate after these epochs and at the end, instead of at regular ones")
+    metrics: tuple[str, ...] = option(
+        (), "classifiers: metrics of your own, module:name: f(logits, labels) of the whole set is a number"
+    )
+    best: str = option("", "the metric that decides which weights are best, higher is better; left out: top1 or AP")
     flip_tta: bool = option(False, "test-time augmentation: add the scores of the mirrored image; shown in results")
     patience: int | None = option(
         None, "stop after this many evaluations in a row without a better one; not counted while the head trains", low=1
@@ -361,7 +426,7 @@ class Machine:
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch per process; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
-    backend: Literal["native", "compiled", "dali-cpu", "dali-gpu", "gaudi-media"] = option(
+    backend: Annotated[str, Offered(("native",), (DECODERS, LOADERS))] = option(
         "native",
         "decodes and resizes training images; compiled: the same pixels, JPEGs faster",
     )
@@ -382,7 +447,7 @@ class Machine:
         "keep", "CPU memory: keep reuses freed blocks, huge also asks for huge pages, system is the C library's own"
     )
     channels_last: bool = option(True, "memory layout of images and weights")
-    convolution: Literal["torch", "winograd"] = option(
+    convolution: Annotated[str, Offered(("torch",), (CONVOLUTIONS,))] = option(
         "torch",
         "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products; rounds differently",
     )
@@ -392,13 +457,10 @@ class Machine:
     activation_checkpointing: bool = option(
         False, "compute the residual blocks again in the backward pass instead of keeping their results: less memory"
     )
-    reduction: Literal["ddp", "exact"] = option(
+    reduction: Annotated[str, Offered(("ddp",), (REDUCTIONS,))] = option(
         "ddp", "how gradients are summed; exact: the same weights, bit for bit, for any number of processes"
     )
     bucket_mb: int = option(25, "several processes: size of a gradient bucket, in MiB", low=1, high=4096)
-    gradient_compression: Literal["none", "bf16"] = option(
-        "none", "several processes: how gradients are sent: as they are, or rounded to bf16"
-    )
     batch_norm_statistics: Literal["average", "first"] = option(
         "average",
         "several processes: batch-norm statistics to evaluate and save: the mean over processes, or rank 0's",
@@ -433,7 +495,7 @@ class Limits:
 
     max_steps: int | None = option(None, "stop after this many optimiser steps", low=1)
     max_eval_steps: int | None = option(
-        None, "evaluate this many batches only; the result is then marked as not exact", low=1
+        None, "evaluate a fair sample of this many batches only; the result is then marked as not exact", low=1
     )
     max_time: str | None = option(
         None,
@@ -450,7 +512,29 @@ class Limits:
     )
     max_rollbacks: int = option(3, "with on_divergence=rollback: how often before the run ends", low=1)
     rollback_lr: float = option(0.5, "the learning rate is multiplied by this at each rollback", above=0, high=1)
+    changed_data: Literal["refuse", "accept"] = option(
+        "refuse", "when a run is resumed and its data or code of your own changed: refuse it, or continue and record it"
+    )
     smoke: bool = option(False, "a quick test of the settings: its result means nothing and is marked as such")
+
+
+@frozen
+class Audit:
+    """Fingerprints: checksums of what is computed, by which a device that computed wrong is found."""
+
+    every_steps: int = option(
+        100, "steps between fingerprints of gradients, weights and optimizer, which are recorded; 0: none", low=0
+    )
+    spot_check: float = option(
+        0.0,
+        "with machine.reduction=exact: fraction of the virtual shards that a second process computes, too, to compare",
+        low=0,
+        high=1,
+    )
+    on_corruption: OnCorruption = option(
+        "stop",
+        "when processes that must hold equal weights do not: end the run, go back to the last checkpoint, or warn",
+    )
 
 
 @frozen
@@ -461,3 +545,4 @@ class Config:
     machine: Machine = Machine()
     checkpoint: Checkpoint = Checkpoint()
     limits: Limits = Limits()
+    audit: Audit = Audit()

@@ -1,4 +1,4 @@
-"""Warnings about a configuration that is allowed and probably not what was meant, given before anything starts."""
+"""Warnings about configurations that are valid but probably a mistake, given before a run starts."""
 
 from vernier.references import given, use
 
@@ -8,6 +8,8 @@ from .settings import Config, Recipe
 LONG_WARMUP = 1 / 3
 LATE_END = 1.1
 """MLPerf's submissions end the decay an epoch after the training."""
+_HIGH_RATE = 100
+"""LARS at 32,768 images uses 29."""
 FEW_IMAGES = 8
 """Batch-norm statistics over fewer images than this are noisy."""
 SIZE_RATIOS = (0.8, 1.5)
@@ -15,12 +17,13 @@ SIZE_RATIOS = (0.8, 1.5)
 
 
 def config_warnings(config: Config, *, detector: bool) -> tuple[str, ...]:
-    """What a person should know about these settings before a training starts."""
+    """Warnings about these settings, one sentence each."""
     recipe = config.recipe
     return (
         *_schedule_warnings(recipe),
         *_size_warnings(recipe, detector),
         *_rate_warnings(recipe),
+        *_ending_warnings(config),
         *_shard_warnings(config),
     )
 
@@ -75,12 +78,26 @@ def _size_warnings(recipe: Recipe, detector: bool) -> list[str]:
 
 def _rate_warnings(recipe: Recipe) -> list[str]:
     optim, schedule = recipe.optim, recipe.schedule
+    if optim.lr > _HIGH_RATE:
+        return [f"{given('optim.lr', optim.lr)} is far above every published rate: training will diverge"]
     if schedule.kind in ("cosine", "linear", "polynomial", "mlperf") and schedule.end_lr >= optim.lr:
         return [
             f"the learning rate rises from {optim.lr:g} to {given('schedule.end_lr', schedule.end_lr)} instead of "
             f"falling. Lower it: {use('schedule.end_lr', 0)}"
         ]
     return []
+
+
+def _ending_warnings(config: Config) -> list[str]:
+    """Two settings that end a run, of which one has no effect."""
+    recipe, most, lines = config.recipe, config.limits.max_steps, []
+    if recipe.eval.patience is not None and not (recipe.eval.every_epochs or recipe.eval.at_epochs):
+        lines.append(f"{given('eval.patience', recipe.eval.patience)} has no effect: this run is not evaluated")
+    if most is not None and recipe.schedule.steps is not None and most < recipe.schedule.steps:
+        lines.append(
+            f"{given('limits.max_steps', most)} comes first: {most} of {recipe.schedule.steps} steps are trained"
+        )
+    return lines
 
 
 def _shard_warnings(config: Config) -> list[str]:

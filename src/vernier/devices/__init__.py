@@ -1,8 +1,9 @@
-"""Devices: one small file per kind, and one contract (`base`). The only package that calls torch.cuda and the like.
+"""Devices: one small file per kind, and one contract (`base`). Only devices call torch.cuda and the like.
 
-A kind of device is found through the entry-point group `vernier.devices`: the built-in ones, and those of any other
-installed package (docs/add-a-device.md). May import `errors` and `records`. Sensors (power, clocks, temperature) are
-in `lab.telemetry`, processes and their devices in `engine.processes`, execution modes in `engine.execution`.
+A kind of device is found through the entry-point group `vernier.devices`: the CPU and CUDA here, those of other vendors
+in `vernier.compat`, and those of any other installed package (docs/add-a-device.md). May import `errors` and `records`.
+Sensors (power, clocks, temperature) are in `lab.telemetry`, processes and their devices in `engine.processes`,
+execution modes in `engine.execution`.
 """
 
 import functools
@@ -24,7 +25,6 @@ __all__ = [
     "matrix",
     "refuse_early",
     "resolve",
-    "unloadable_plugins",
     "unusable_plugins",
     "usable",
 ]
@@ -42,10 +42,10 @@ def kinds() -> dict[str, type[Device]]:
 def unusable_plugins() -> dict[str, str]:
     """Why a kind of device is left out whose code failed, by its name; one that is merely not here has no reason."""
     failed = {name: why for name, kind in kinds().items() if (why := _probe(kind)[1])}
-    return {**failed, **unloadable_plugins()}
+    return {**failed, **_unloadable_plugins()}
 
 
-def unloadable_plugins() -> dict[str, str]:
+def _unloadable_plugins() -> dict[str, str]:
     """Why a kind of device could not even be loaded, by its name; no driver is touched."""
     return _discover()[1]
 
@@ -76,12 +76,13 @@ def _discover() -> tuple[dict[str, type[Device]], dict[str, str]]:
             failed[entry.name] = f"{_origin(entry)} cannot be used: {_first_line(error)}"
     if "cpu" not in classes:
         raise ConfigError("Vernier is not installed properly: it cannot find its own devices. Install it again.")
+    # Last: `auto` takes the first kind that is usable, and the CPU always is.
     cpu = classes.pop("cpu")
     return {**classes, "cpu": cpu}, failed
 
 
 def _rank(entry: EntryPoint) -> tuple[int, bool, str]:
-    own = entry.value.startswith("vernier.devices.")
+    own = entry.value.startswith("vernier.")
     return BUILT_IN.index(entry.name) if entry.name in BUILT_IN else len(BUILT_IN), not own, entry.name
 
 
@@ -114,12 +115,17 @@ def resolve(name: str) -> Device:
     raise ConfigError(f"{given('machine.device', name)} is not known. {near} Usable: {here}.")
 
 
+def refuse_unknown(name: str) -> None:
+    """Refuse the name of no kind of device, whether this machine has one or not. Raises ConfigError."""
+    names = ("auto", *BUILT_IN, *_plugin_names())
+    if name not in names:
+        raise ConfigError(f"{given('machine.device', name)} is not known. {did_you_mean(name, names)}")
+
+
 def refuse_early(name: str, precision: str, mode: str, *, allow_slow: bool) -> None:
     """Refuse what this machine surely cannot do, without loading PyTorch: that takes seconds. Raises ConfigError."""
     plugins = _plugin_names()
-    if name not in ("auto", *BUILT_IN, *plugins):
-        near = did_you_mean(name, ("auto", *BUILT_IN, *plugins))
-        raise ConfigError(f"{given('machine.device', name)} is not known. {near}")
+    refuse_unknown(name)
     if _has_device_node():
         return
     if name not in ("auto", "cpu", *plugins) and not plugins:  # which plug-ins work is known once they are loaded
@@ -145,6 +151,7 @@ def _plugin_names() -> list[str]:
 
 def _has_device_node() -> bool:
     """Whether there may be an accelerator."""
+    # Other systems have no such files, so that PyTorch has to be asked.
     return sys.platform != "linux" or any(node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern))
 
 

@@ -105,6 +105,7 @@ class Device:
         """The torch device of a process."""
         import torch
 
+        # Modulo: a launcher may let each process see one device, which is then number 0 in all of them.
         return torch.device(self.name, local_rank % max(1, self.count()))
 
     def identity(self) -> list[DeviceInfo]:
@@ -161,6 +162,7 @@ class Device:
         """The context in which the network computes in this precision. Weights, batch norm and loss stay fp32."""
         import torch
 
+        # fp32 and TF32 need no autocast: TF32 is a setting of the matrix products.
         if precision not in DTYPES:
             return nullcontext()
         return torch.autocast(self.name, dtype=getattr(torch, DTYPES[precision]))
@@ -202,7 +204,7 @@ class Device:
         """Run the collected operations, on devices that collect them."""
 
     def memory(self) -> Memory | None:
-        """The memory of this process; None where the device cannot say."""
+        """The memory of this process; None if the device does not report it."""
         return None
 
     def reset_peak_memory(self) -> None:
@@ -212,12 +214,12 @@ class Device:
         """From now on give the memory of freed tensors back at once, which takes time, where it is kept otherwise."""
 
     def free_memory(self, local_rank: int) -> int | None:
-        """Bytes that a process can still take of its device's own memory; None: it has none, or cannot say."""
+        """Bytes that a process can still take of its device's own memory; None: it has none, or does not report it."""
         return None
 
     @classmethod
     def is_lost(cls, error: BaseException) -> bool:
-        """Whether this error says that the device does not answer; a message is then enough, without a traceback."""
+        """Whether this error means a device that no longer responds; a message is then enough, without a traceback."""
         return False
 
     def for_inference(self, model: "torch.nn.Module") -> "torch.nn.Module":
@@ -236,6 +238,7 @@ def visible_entry(variable: str, index: int, *, sort: bool = False) -> str:
     """
     entries = [entry.strip() for entry in os.environ.get(variable, "").split(",") if entry.strip()]
     if sort:
+        # By parts as numbers: tile 0.10 comes after 0.9.
         entries.sort(key=lambda entry: [int(part) if part.isdigit() else 0 for part in entry.split(".")])
     return entries[index] if index < len(entries) else str(index)
 
@@ -273,6 +276,7 @@ class Accelerator(Device):
         return event
 
     def elapsed_s(self, start: Any, end: Any) -> float:
+        # Libraries give milliseconds.
         return float(start.elapsed_time(end)) / 1000
 
     def wait_for(self, event: Any) -> None:

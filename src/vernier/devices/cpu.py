@@ -37,7 +37,7 @@ class Cpu(Device):
         return torch.device("cpu")
 
     def identity(self) -> list[DeviceInfo]:
-        return [DeviceInfo(index=0, name=cpu_name(), uuid=machine_id())]
+        return [DeviceInfo(index=0, name=cpu_name(), uuid=_machine_id())]
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":
@@ -56,7 +56,7 @@ class Cpu(Device):
                 "than fp32"
             )
             return Answer("slow", why, use("machine.precision", "fp32"))
-        if hardware and {"amx_tile", f"amx_{precision}"} <= instruction_sets() and not amx_works():
+        if hardware and {"amx_tile", f"amx_{precision}"} <= instruction_sets() and not _amx_works():
             why = (
                 f"precision {precision} would use AMX instructions, which this machine lists but which end the program"
             )
@@ -69,33 +69,36 @@ class Cpu(Device):
         if self.allocator == "huge":
             os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # PyTorch reads it at its first large allocation
         if self.allocator != "system":
-            keep_freed_memory()
+            _keep_freed_memory()
 
     def memory(self) -> Memory | None:
         """Memory of the whole process: a CPU has no allocator to ask. The peak is the kernel's and cannot be reset."""
+        # macOS counts bytes, Linux kilobytes.
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         statm = Path("/proc/self/statm")
+        # The second field: resident pages.
         now = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else peak
         return Memory(allocated_bytes=now, peak_bytes=max(peak, now))
 
     def return_freed_memory(self) -> None:
-        set_malloc_options(mmap_threshold=_LARGE_BLOCK_BYTES, trim_threshold=_LARGE_BLOCK_BYTES)
+        _set_malloc_options(mmap_threshold=_LARGE_BLOCK_BYTES, trim_threshold=_LARGE_BLOCK_BYTES)
 
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _LARGE_BLOCK_BYTES = 2**20
 
 
-def keep_freed_memory() -> None:
+def _keep_freed_memory() -> None:
     """Ask glibc to reuse large freed blocks instead of returning them to the kernel after every step.
 
     Every training step allocates and frees the same activations; without this each of them is mapped, zeroed and
     faulted in again (about 9,000 page faults per step for the fashion-mnist recipe).
     """
-    set_malloc_options(mmap_threshold=1 << 30, trim_threshold=(1 << 31) - 1)
+    # No activation is as large as 1 GiB; 2^31 - 1 is the largest number that mallopt takes.
+    _set_malloc_options(mmap_threshold=1 << 30, trim_threshold=(1 << 31) - 1)
 
 
-def set_malloc_options(*, mmap_threshold: int, trim_threshold: int) -> None:
+def _set_malloc_options(*, mmap_threshold: int, trim_threshold: int) -> None:
     """glibc maps larger blocks one by one, and returns more free memory than this at the end of its heap."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -103,6 +106,7 @@ def set_malloc_options(*, mmap_threshold: int, trim_threshold: int) -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, trim_threshold)
 
 
+# One of them is enough. The last ones are the names on Arm.
 _INSTRUCTIONS = {
     "bf16": frozenset({"avx512_bf16", "amx_bf16", "bf16"}),
     "fp16": frozenset({"avx512_fp16", "amx_fp16", "fphp"}),
@@ -122,14 +126,16 @@ def _cpuinfo(*names: str) -> str:
 
 
 @functools.cache
-def amx_works() -> bool:
+def _amx_works() -> bool:
     """Whether a bf16 matrix product survives: some virtual machines list AMX and kill what uses it."""
+    # -P: a torch.py in the working directory must not be imported instead.
     product = "import torch; a = torch.ones(256, 256, dtype=torch.bfloat16); torch.nn.functional.linear(a, a)"
     return subprocess.run([sys.executable, "-P", "-c", product], capture_output=True, check=False).returncode == 0
 
 
 def compiler() -> str | None:
     """The C++ compiler that torch.compile would call."""
+    # As PyTorch chooses it.
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
     return next((path for name in names if (path := shutil.which(name))), None)
 
@@ -150,7 +156,7 @@ def _apple_cpu_name() -> str:
         return ""
 
 
-def machine_id() -> str | None:
+def _machine_id() -> str | None:
     """An id of this machine: processors have no serial number that may be read."""
     for path in (Path("/sys/class/dmi/id/product_uuid"), Path("/etc/machine-id")):
         try:

@@ -11,6 +11,7 @@ from .base import YES, Accelerator, Answer, stated_uuid, visible_entry
 if TYPE_CHECKING:
     import torch
 
+# Ampere, the first generation with bf16 and TF32.
 _BF16_CAPABILITY = (8, 0)
 _HIP_VARIABLES = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """HIP reads the first of them that is set, after ROCR_VISIBLE_DEVICES, which a child inherits as it is."""
@@ -37,25 +38,25 @@ class Cuda(Accelerator):
             name=properties.name,
             uuid=_uuid(properties),
             memory_bytes=properties.total_memory,
-            capability=properties.gcnArchName if is_rocm() else f"{properties.major}.{properties.minor}",
+            capability=properties.gcnArchName if _is_rocm() else f"{properties.major}.{properties.minor}",
         )
 
     def environment_for(self, device: DeviceInfo) -> dict[str, str]:
         """By UUID: indices are those of the visible devices, not of the machine's. HIP knows indices only."""
-        if not is_rocm():
+        if not _is_rocm():
             return {"CUDA_VISIBLE_DEVICES": device.uuid or visible_entry("CUDA_VISIBLE_DEVICES", device.index)}
         variable = next((name for name in _HIP_VARIABLES if os.environ.get(name)), _HIP_VARIABLES[0])
         return {variable: visible_entry(variable, device.index)}
 
     def answer(self, precision: str, mode: str) -> Answer:
-        if precision == "tf32" and is_rocm():
+        if precision == "tf32" and _is_rocm():
             return Answer(
                 "refused", "precision tf32 is NVIDIA's and this is a ROCm build", use("machine.precision", "bf16")
             )
         if (
             precision in ("tf32", "bf16")
             and self.available()
-            and not is_rocm()
+            and not _is_rocm()
             and self._capability() < _BF16_CAPABILITY
         ):
             have = ".".join(map(str, self._capability()))
@@ -75,8 +76,10 @@ class Cuda(Accelerator):
         from vernier.torch_private import allow_tf32
 
         allow_tf32(precision == "tf32")
+        # Autotuning may choose another algorithm in each run.
         torch.backends.cudnn.benchmark = not deterministic
         if deterministic:
+            # cuBLAS is deterministic only with workspaces of a fixed size.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         super().prepare(precision, deterministic=deterministic, local_rank=local_rank)
 
@@ -89,6 +92,7 @@ class Cuda(Accelerator):
         with torch.cuda.stream(self._copies):
             moved = tensor.to(target, non_blocking=True)
         torch.cuda.current_stream(target).wait_stream(self._copies)
+        # Otherwise the allocator could give the memory to the next copy while the step still reads it.
         moved.record_stream(torch.cuda.current_stream(target))
         return moved
 
@@ -100,12 +104,12 @@ class Cuda(Accelerator):
 def _uuid(properties: Any) -> str | None:
     """As NVIDIA's driver writes UUIDs: CUDA adds the profile to the name of a MIG instance, "A100 MIG 1g.10gb"."""
     uuid = stated_uuid(properties.uuid)
-    if uuid is None or is_rocm() or uuid.startswith(("GPU-", "MIG-")):
+    if uuid is None or _is_rocm() or uuid.startswith(("GPU-", "MIG-")):
         return uuid
     return f"MIG-{uuid}" if " MIG " in properties.name else f"GPU-{uuid}"
 
 
-def is_rocm() -> bool:
+def _is_rocm() -> bool:
     """Whether this PyTorch was built for AMD's GPUs."""
     import torch
 

@@ -13,7 +13,7 @@ from vernier.cores import allowed_cores
 from vernier.data.sources import Source
 from vernier.devices import Device, kinds, resolve
 from vernier.errors import ConfigError
-from vernier.models import build, is_detector
+from vernier.models import build, entry_of
 from vernier.references import given, use
 from vernier.tasks.base import Task
 from vernier.wording import plural
@@ -118,6 +118,7 @@ def build_network(recipe: Recipe, outputs: int, channels: int) -> nn.Module:
         width=spec.width,
         drop_path=spec.drop_path,
         blurpool=spec.blurpool,
+        padding=spec.padding,
         box_sizes=spec.box_sizes,
-        image_px=recipe.data.image_px if is_detector(spec.name) else None,
+        image_px=recipe.data.image_px if "image_px" in entry_of(spec.name)[1].options else None,
     )

@@ -1,20 +1,19 @@
 """The contract of convolution kernels that plug in through the entry points `vernier.convolutions`.
 
 `machine.convolution` names one for training; `vernier.kernels` has `winograd`. `config.checks` refuses settings that do
-not go together before anything is loaded. Convolutions of exact reduction are in `processes.shard_convolutions`.
+not go together before anything is loaded.
 """
 
 from typing import Protocol
 
 from torch import nn
 
+from vernier.config.settings import CONVOLUTIONS
 from vernier.devices import Device
 from vernier.plugins import load_plugin
 
-GROUP = "vernier.convolutions"
 
-
-class ConvolutionKernels(Protocol):
+class _ConvolutionKernels(Protocol):
     """Computes convolutions in another way than PyTorch. The entry point names a class without arguments."""
 
     def check(self, device: Device) -> None:
@@ -27,6 +26,6 @@ class ConvolutionKernels(Protocol):
 
 def use_kernels(name: str, model: nn.Module, device: Device) -> None:
     """Let a model compute its convolutions with the kernels of this name. Raises ConfigError if it cannot."""
-    kernels: ConvolutionKernels = load_plugin(GROUP, "machine.convolution", name, "torch")()
+    kernels: _ConvolutionKernels = load_plugin(CONVOLUTIONS, "machine.convolution", name, "torch")()
     kernels.check(device)
     kernels.convert(model)

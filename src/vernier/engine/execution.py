@@ -4,28 +4,30 @@ A traced network is fixed to one mode, so there are two of them on the same weig
 evaluation. The time and number of compilations are counted here. Private PyTorch names are in `torch_private`.
 """
 
+import copy
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from vernier import torch_private
 from vernier.clock import now_s
 from vernier.config import Machine
+from vernier.data.trusted import SealedFolder
 from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
 from vernier.folders import cache_home
+from vernier.models.contract import layout_of
 from vernier.records.run import Compilation
 from vernier.references import use
-from vernier.torch_private import CompilerCounters
-
-from .runtimes.folding import fold_batch_norms
 
 Context = Callable[[], AbstractContextManager[Any]]
 
@@ -49,17 +51,19 @@ class Execution:
         self._traced: dict[bool, nn.Module] = {}
         self._tracing_s = 0.0
         self._pads = machine.mode == "compile" or device.static_shapes
-        self._compiled: CompiledNetwork | None = None
+        self._compiled: _CompiledNetwork | None = None
         if machine.mode == "compile":
             # Compiled kernels are kept between runs.
-            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home() / "inductor"))
+            folder, seal = cache_home() / "inductor", (lambda: None)
+            if os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder)) == str(folder):
+                seal = _sealed(folder).seal
             freezes = frozen and device.compile_backend == "inductor"
             if freezes:
                 torch.compiler.reset()  # constants of another network would count towards the recompilation limit
             compiled: nn.Module = torch.compile(  # type: ignore[assignment]
                 model, backend=device.compile_backend, dynamic=device.compile_dynamic
             )
-            self._compiled = CompiledNetwork(compiled, weights_as_constants if freezes else nullcontext)
+            self._compiled = _CompiledNetwork(compiled, _weights_as_constants if freezes else nullcontext, seal)
 
     @property
     def compilation(self) -> Compilation:
@@ -81,7 +85,7 @@ class Execution:
         def forward(images: torch.Tensor) -> Any:
             net = network if network is not None else self._trace(images, training=False)
             with self._autocast():
-                return padded(net, images, batch) if self._pads else net(images)
+                return _padded(net, images, batch) if self._pads else net(images)
 
         return forward
 
@@ -90,14 +94,14 @@ class Execution:
         if not self._frozen:
             return self.model
         if self._replayed is None:
-            folded = fold_batch_norms(self.model) if self._folds else self.model
+            folded = _fold_batch_norms(self.model) if self._folds else self.model
             self._replayed = self._device.for_inference(folded)
         return self._replayed
 
     def _trace(self, example: torch.Tensor, *, training: bool) -> nn.Module:
         if training not in self._traced:
             began_s = now_s()
-            self._traced[training] = traced(
+            self._traced[training] = _traced(
                 self.model, example.to(memory_format=self._layout), self._autocast, training=training
             )
             self._tracing_s += now_s() - began_s
@@ -107,7 +111,7 @@ class Execution:
 # ------------------------------------------------------------------------------------------------------------- compile
 
 
-def weights_as_constants() -> AbstractContextManager[Any]:
+def _weights_as_constants() -> AbstractContextManager[Any]:
     """While entered, networks are compiled with their weights folded in as constants (inductor's freezing).
 
     `torch.compile(options={"freezing": True})` has no effect (torch 2.13): constant folding reads the global setting.
@@ -115,25 +119,21 @@ def weights_as_constants() -> AbstractContextManager[Any]:
     return torch_private.patch_inductor(freezing=True)
 
 
-def remove_damaged_library(message: str) -> str:
-    """Remove a half-written file of the cache, which a killed process left, and say so; nothing for other failures."""
-    damaged = re.search(r"(/\S+\.so): (file too short|invalid ELF header)", message)
-    if damaged is None or cache_home() not in Path(damaged[1]).parents:
-        return ""
-    Path(damaged[1]).unlink(missing_ok=True)
-    return "The file was written by a process that was killed; it was removed: run the same command again."
+@cache
+def _sealed(folder: Path) -> SealedFolder:
+    return SealedFolder(folder)
 
 
-class CompiledNetwork(nn.Module):
+class _CompiledNetwork(nn.Module):
     """A compiled network that counts, outside of the compiled code, what its calls compile.
 
     The backward pass is compiled after the forward call has returned, so its seconds are counted at the next call.
     """
 
-    def __init__(self, network: nn.Module, context: Context) -> None:
+    def __init__(self, network: nn.Module, context: Context, seal: Callable[[], None] = lambda: None) -> None:
         super().__init__()
-        self.network, self._context = network, context
-        self._counted: CompilerCounters | None = None
+        self.network, self._context, self._seal = network, context, seal
+        self._counted: tuple[int, float] | None = None
         self.compilation = Compilation(mode="compile")
         self._called = {True: False, False: False}  # with gradients, without
 
@@ -145,16 +145,19 @@ class CompiledNetwork(nn.Module):
         except Exception as error:
             if not torch_private.is_compiler_failure(error):
                 raise
-            instead = remove_damaged_library(str(error)) or f"Use {use('machine.mode', 'eager')}."
-            raise RunFailed(f"torch.compile failed: {str(error).splitlines()[0]}. {instead}") from error
+            eager = use("machine.mode", "eager")
+            raise RunFailed(f"torch.compile failed: {str(error).splitlines()[0]}. Use {eager}.") from error
         self._count(self._counted, torch_private.compiler_counters())
         return output
 
-    def _count(self, before: CompilerCounters, after: CompilerCounters) -> None:
-        graphs, training, so_far = after.graphs - before.graphs, torch.is_grad_enabled(), self.compilation
+    def _count(self, before: tuple[int, float], after: tuple[int, float]) -> None:
+        graphs, seconds = after[0] - before[0], after[1] - before[1]
+        training, so_far = torch.is_grad_enabled(), self.compilation
+        if graphs:
+            self._seal()
         self.compilation = Compilation(
             mode="compile",
-            seconds=so_far.seconds + (after.seconds - before.seconds),
+            seconds=so_far.seconds + seconds,
             graphs=so_far.graphs + graphs,
             recompilations=so_far.recompilations + graphs * self._called[training],
         )
@@ -166,7 +169,7 @@ class CompiledNetwork(nn.Module):
 
 
 @contextmanager
-def modes_restored(model: nn.Module) -> Iterator[None]:
+def _modes_restored(model: nn.Module) -> Iterator[None]:
     """Afterwards each module is in training or evaluation mode as it was before."""
     modes = [(module, module.training) for module in model.modules()]
     try:
@@ -176,12 +179,12 @@ def modes_restored(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def traced(model: nn.Module, example: torch.Tensor, autocast: Context, *, training: bool) -> nn.Module:
+def _traced(model: nn.Module, example: torch.Tensor, autocast: Context, *, training: bool) -> nn.Module:
     """The model's operations on `example`, recorded in one mode; its statistics and random state stay as they were."""
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
         with (
-            modes_restored(model),
+            _modes_restored(model),
             warnings.catch_warnings(action="ignore"),  # tracing is deprecated and fixes shapes: both are intended
             torch.random.fork_rng(devices=[]),
             torch.inference_mode(False),
@@ -212,7 +215,7 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Context, *, traini
 # ---------------------------------------------------------------------------------------------------------- evaluation
 
 
-def padded(network: Callable[[torch.Tensor], Any], images: torch.Tensor, batch: int) -> Any:
+def _padded(network: Callable[[torch.Tensor], Any], images: torch.Tensor, batch: int) -> Any:
     """The network's outputs for fewer images than a batch, computed on a whole one, so that no other shape is compiled.
 
     The whole batch has the memory layout of the images, for the same reason.
@@ -224,6 +227,14 @@ def padded(network: Callable[[torch.Tensor], Any], images: torch.Tensor, batch: 
     whole[:count] = images
     output = network(whole)
     return output[:count] if isinstance(output, torch.Tensor) else tuple(part[:count] for part in output)
+
+
+@contextmanager
+def evaluating(model: nn.Module, device: Device) -> Iterator[None]:
+    """Evaluation mode without gradients; afterwards each module gets its own mode back: frozen ones stay frozen."""
+    with _modes_restored(model), device.without_gradients():
+        model.eval()
+        yield
 
 
 @contextmanager
@@ -249,3 +260,30 @@ def borrowed(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Itera
 def _copy_into(live: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]) -> None:
     for name, tensor in weights.items():
         live[name].copy_(tensor)
+
+
+def _fold_batch_norms(model: nn.Module) -> nn.Module:
+    """A copy of the model in evaluation mode, with batch norms folded; the model itself where it has none to fold.
+
+    In evaluation a batch norm is one factor and one summand per channel, so it can be part of the weights of the
+    convolution before it: the same result but for rounding, without reading and writing every activation once more.
+    """
+    # In an outside model, the order in which layers are registered says nothing about the order in which they run.
+    if layout_of(model).outside or not any(_pairs(module) for module in model.modules()):
+        return model
+    folded = copy.deepcopy(model).eval()
+    for module in list(folded.modules()):
+        for (conv_name, conv), (norm_name, norm) in _pairs(module):
+            module.add_module(conv_name, fuse_conv_bn_eval(conv, norm))
+            module.add_module(norm_name, nn.Identity())
+    return folded
+
+
+def _pairs(module: nn.Module) -> list[tuple[tuple[str, nn.Conv2d], tuple[str, nn.BatchNorm2d]]]:
+    """Convolutions of a module with the batch norm registered after each: the networks of the catalogue run it next."""
+    children = list(module.named_children())
+    return [
+        ((conv_name, conv), (norm_name, norm))
+        for (conv_name, conv), (norm_name, norm) in pairwise(children)
+        if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d) and norm.track_running_stats
+    ]

@@ -4,16 +4,19 @@ The console and the trackers are in `report.live`; the event file and the sensor
 """
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from vernier.plugins import only_plugin
+from vernier.errors import Refusal
+from vernier.measure.sensors import sensors
+from vernier.own_code import OwnPart
+from vernier.records.codec import encode
+from vernier.records.environment import SensorSetup
 from vernier.records.events import Event, StartEvent, WarningEvent
-from vernier.records.telemetry import SensorSetup, TelemetryRecord, encode_telemetry
 from vernier.store import EventLog, RunDir
 
 from .processes.launch import Topology
@@ -32,7 +35,7 @@ class Observer(Protocol):
 
 
 @runtime_checkable
-class PictureObserver(Protocol):
+class _PictureObserver(Protocol):
     """An observer that also keeps pictures."""
 
     def pictures(self, tag: str, images: Images) -> None:
@@ -41,7 +44,7 @@ class PictureObserver(Protocol):
 
 
 @runtime_checkable
-class ClosableObserver(Protocol):
+class _ClosableObserver(Protocol):
     """An observer that has files or connections of its own, such as a tracker."""
 
     def close(self) -> None:
@@ -49,17 +52,53 @@ class ClosableObserver(Protocol):
         ...
 
 
+class OwnObserver:
+    """Code of a user that gets every event: `f(event)`, or an object with `emit(event)`.
+
+    It cannot change the run: events are frozen, nothing of the run is passed, and if it raises it is left alone.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._part: OwnPart | None = OwnPart("observers", text, "vernier.observers")
+        self._warning = ""
+
+    def emit(self, event: Event) -> None:
+        if (part := self._part) is None:
+            return
+        try:
+            part.run(getattr(part.value, "emit", part.value), event)
+        except Refusal as error:
+            self._part, self._warning = None, f"{error.message} It gets no more events; the run continues"
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        pass
+
+    def pop_warning(self) -> str:
+        """Why it was left alone, once."""
+        message, self._warning = self._warning, ""
+        return message
+
+    close = pop_warning
+
+
+class _Warns(Protocol):
+    """An observer or log with a warning of its own, and another one when it is closed."""
+
+    def pop_warning(self) -> str | None: ...
+    def close(self) -> str | None: ...
+
+
 class Observers:
     """All observers of a run as one."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = list(observers)
-        self._logs: list[EventLog] = []
+        self._logs: list[_Warns] = [each for each in observers if isinstance(each, OwnObserver)]
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
 
-    def watch(self, log: EventLog | None) -> None:
+    def watch(self, log: _Warns | None) -> None:
         """Warn, once, when this log cannot be written."""
         if log is not None:
             self._logs.append(log)
@@ -68,21 +107,33 @@ class Observers:
         for observer in self._observers:
             observer.emit(event)
         for log in self._logs:
+            # Asked after each event: a file refuses when it is written.
             if message := log.pop_warning():
-                self.emit(WarningEvent(step=getattr(event, "step", None) or 0, message=message))
+                self.warn(getattr(event, "step", None) or 0, message)
+
+    def warn(self, step: int, message: str) -> None:
+        """Emit a warning about a step."""
+        self.emit(WarningEvent(step=step, message=message))
+
+    def record(self, event: Event) -> None:
+        """Record an event without showing it: the error that follows shows the same."""
+        for observer in self._observers:
+            if isinstance(observer, Recorder):
+                observer.emit(event)
 
     def close(self) -> None:
         """Close the observers that write, before the run directory is removed."""
         for observer in self._observers:
-            if isinstance(observer, ClosableObserver):
+            if isinstance(observer, _ClosableObserver):
                 observer.close()
 
     def close_logs(self) -> None:
         """Close the watched logs, and warn of lines that could never be written."""
         messages = [message for log in self._logs if (message := log.close())]
+        # Emptied first: a warning is an event too, and would be sent to the logs that were just closed.
         self._logs = []
         for message in messages:
-            self.emit(WarningEvent(step=0, message=message))
+            self.warn(0, message)
 
     def progress(self, phase: str, done: int, total: int) -> None:
         for observer in self._observers:
@@ -91,7 +142,7 @@ class Observers:
     def pictures(self, tag: str, images: Images) -> None:
         """Pictures for the observers that keep them: uint8 [images, height, width, channels]."""
         for observer in self._observers:
-            if isinstance(observer, PictureObserver):
+            if isinstance(observer, _PictureObserver):
                 observer.pictures(tag, images)
 
 
@@ -108,12 +159,6 @@ class Recorder:
         pass
 
 
-SamplerFactory = Callable[..., AbstractContextManager[object]]
-"""What the entry point of `vernier.telemetry` is: called with the kind of device, the uuids of devices and a sink that
-has `emit(record)`; by name with `hz`, `session` and `root_pid`, the process whose family is counted as the run. Sensors
-are read while the context lasts; its `setup` is a `SensorSetup`."""
-
-
 class Telemetry:
     """The sensors of a run, sampled into its telemetry file while the context lasts. Create it before the start event.
 
@@ -127,22 +172,23 @@ class Telemetry:
         where = where or Topology()
         hz = hz if where.local_rank == 0 else 0.0
         self.log = run.telemetry(where.rank) if hz > 0 else None
+        # Sessions of a resumed run share one file; the number tells their samples apart.
         session = sum(isinstance(event, StartEvent) for event in run.history_so_far())
+        # Several local processes have one launcher, whose children are the run; a single process is the run itself.
         root_pid = os.getppid() if where.local_world > 1 else None
-        # Without a package that reads sensors a run has none, as on a host without sensors.
-        factory = only_plugin("vernier.telemetry")
         self._sampler: Any = nullcontext()
-        if factory is not None:
-            self._sampler = factory(device_kind, uuids, self, hz=hz, session=session, root_pid=root_pid)
+        if (package := sensors()) is not None:
+            self._sampler = package.sampler(device_kind, uuids, self.emit, hz=hz, session=session, root_pid=root_pid)
 
     @property
     def setup(self) -> SensorSetup:
         """For environment.json."""
         return getattr(self._sampler, "setup", SensorSetup())
 
-    def emit(self, record: TelemetryRecord) -> None:
+    def emit(self, record: Any) -> None:
+        """Append a record of the sampler, its kind first."""
         if self.log is not None:
-            self.log.emit(encode_telemetry(record))
+            self.log.emit({"kind": record.record, **encode(record)})
 
     def __enter__(self) -> None:
         self._sampler.__enter__()

@@ -1,7 +1,7 @@
 """Starting weights: loading a file into a model or a detector's backbone, weights from images, and freezing layers.
 
-Which model a file belongs to is recognized here too. Reading and translating weight files is `models.weights`'
-business; a run's own checkpoints are `training.checkpoints`'.
+Reading and translating weight files is `models.weights`' business; a run's own checkpoints are
+`training.checkpoints`'.
 """
 
 from pathlib import Path
@@ -14,18 +14,17 @@ from vernier.config import Config, Model
 from vernier.data.augment.crop_flip import EvalTransform
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.decoding.decode import BadImage, Image
-from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained, pretrained
+from vernier.data.downloads import fetch_pretrained, is_pretrained
 from vernier.data.sources import Source
 from vernier.errors import ConfigError, did_you_mean
-from vernier.models import info, names, weights
+from vernier.models import info, weights
 from vernier.models.contract import BACKBONE, LearnsFromImages, layout_of
-from vernier.models.formats import find_format
-from vernier.optim.groups import NORMS
+from vernier.models.weights import find_format
+from vernier.optim.build import NORMS
 from vernier.references import given, use
 from vernier.wording import plural
 
-from .inference.preparation import published_as
-
+# Smaller detectors, as that of the built-in set, learn from scratch.
 LARGE_PX = 300
 
 
@@ -33,19 +32,19 @@ def apply_starting_weights(model: nn.Module, config: Config, train_source: Sourc
     """Load the recipe's starting weights if `fresh`, or compute some from images, and freeze layers; notes about it."""
     spec, notes = config.recipe.model, []
     if spec.weights and fresh:
-        notes.append(describe_weights(spec.weights, load_weights(model, spec.weights, reset_head=spec.reset_head)))
+        notes.append(describe_weights(spec.weights, _load_weights(model, spec.weights, reset_head=spec.reset_head)))
     if spec.backbone_weights and fresh:
-        notes.append(load_backbone(model, spec.backbone_weights))
+        notes.append(_load_backbone(model, spec.backbone_weights))
     if spec.freeze:
-        count = freeze(model, spec)
+        count = _freeze(model, spec)
         notes.append(f"{count} of {len(list(model.parameters()))} tensors are frozen ({', '.join(spec.freeze)})")
     if spec.freeze_statistics:
-        count = freeze_statistics(model)
+        count = _freeze_statistics(model)
         notes.append(f"{plural(count, 'batch norm')} of the backbone keep the statistics they were loaded with")
-    return (*notes, *(prepare_from_images(model, config, train_source) if fresh and not spec.weights else ()))
+    return (*notes, *(_prepare_from_images(model, config, train_source) if fresh and not spec.weights else ()))
 
 
-def prepare_from_images(model: nn.Module, config: Config, train_source: Source) -> tuple[str, ...]:
+def _prepare_from_images(model: nn.Module, config: Config, train_source: Source) -> tuple[str, ...]:
     """Set the weights that a model computes from training images; a note about it.
 
     The images are spread evenly over the set and not augmented, so every process and every run gets the same weights.
@@ -61,12 +60,12 @@ def prepare_from_images(model: nn.Module, config: Config, train_source: Source) 
     return (model.prepare(Normalizer(data, torch.device("cpu"))(torch.from_numpy(pixels).permute(0, 3, 1, 2))),)
 
 
-def load_weights(model: nn.Module, path: str, *, reset_head: bool = False) -> weights.Report:
+def _load_weights(model: nn.Module, path: str, *, reset_head: bool = False) -> weights.Report:
     """Load a weights file into `model`. Raises ConfigError when there is no such file or it does not fit."""
     return weights.load(weights_file(path), model, reset_head=reset_head)
 
 
-def load_backbone(model: nn.Module, path: str) -> str:
+def _load_backbone(model: nn.Module, path: str) -> str:
     """Load a classifier's weights into the backbone of a detector; a note about it."""
     if not layout_of(model).detector:
         raise ConfigError(
@@ -105,33 +104,10 @@ def weights_file(path: str) -> Path:
     return file
 
 
-def recognise_network(path: str) -> str:
-    """The model of the catalogue that weights belong to, for a person who did not name it. Raises ConfigError.
-
-    By the publisher's file name, the file's metadata, or the shapes of its layers. v1 and v1.5 have the same shapes:
-    v1.5 is assumed if the metadata does not name one.
-    """
-    if is_pretrained(path):
-        return pretrained(path).network
-    file = weights_file(path)
-    if (published := published_as(file)) is not None:
-        return published.network
-    content = weights.read_file(file)
-    declared = content.metadata.get("model")
-    if declared in names():
-        return declared
-    name = weights.identify(content.state)
-    if name is None:
-        raise ConfigError(
-            f"The weights in {path} belong to no model that Vernier has. `vernier models` lists those; ResNets, "
-            "ResNeXts and ConvNeXts of torchvision, timm, NVIDIA and Habana are read."
-        )
-    return f"{name}-v1" if f"{name}-v1" in names() and weights.declared_variant(content.metadata) == "v1" else name
-
-
 def describe_weights(path: str, report: weights.Report) -> str:
     """One line about what was loaded."""
     parts = [f"weights from {path} ({report.source} names)"]
+    # A counter that older files lack, and that no result depends on.
     initialised = [name for name in report.missing if not name.endswith("num_batches_tracked")]
     if initialised:
         parts.append(f"{', '.join(initialised[:4])} start fresh")
@@ -145,7 +121,7 @@ def _image_or_none(source: Source, index: int) -> Image | None:
         return None  # the loader will report it
 
 
-def freeze(model: nn.Module, spec: Model) -> int:
+def _freeze(model: nn.Module, spec: Model) -> int:
     """Freeze the parameters that `model.freeze` names, and the statistics of their batch norms; how many tensors.
 
     A frozen batch norm is in evaluation mode: it normalises with the statistics it was loaded with.
@@ -160,15 +136,17 @@ def freeze(model: nn.Module, spec: Model) -> int:
         frozen.update(matching)
     for name, parameter in model.named_parameters():
         if name in frozen:
+            # The optimizer and the gradient all-reduce then leave it out.
             parameter.requires_grad_(False)
     for name, module in model.named_modules():
         own = [f"{name}.{n}" for n, _ in module.named_parameters(recurse=False)]
+        # Only if all of its own parameters are frozen: a norm that still learns needs the statistics of its batches.
         if isinstance(module, NORMS) and own and frozen.issuperset(own):
             module.eval()
     return len(frozen)
 
 
-def freeze_statistics(model: nn.Module) -> int:
+def _freeze_statistics(model: nn.Module) -> int:
     """Keep all batch norms of the backbone in evaluation mode; how many. Their scales and shifts still learn."""
     norms = backbone_norms(model)
     for norm in norms:

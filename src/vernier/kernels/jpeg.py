@@ -25,6 +25,8 @@ class CompiledDecoder:
     def check(self) -> None:
         """Compare what the compiler made with libjpeg-turbo, once: milliseconds."""
         rows, columns = np.mgrid[0:203, 0:301]
+        # Waves of several lengths, because flat images would hide errors in high frequencies; sides are no multiples of
+        # an MCU, so the check covers blocks that are cut off.
         wave = 127 + 60 * np.sin(rows * columns / 997) + 60 * np.cos((rows + 3 * columns) / 7)
         picture = np.stack([wave, wave.T[:203, :203].repeat(2, 1)[:, :301], 255 - wave], axis=2).astype(np.uint8)
         for sampling in ("444", "422", "420"):
@@ -44,12 +46,21 @@ class CompiledDecoder:
         coded = image.read_coded(window)
         if coded is None:
             return None
+        # Every pixel is written, or the window is refused.
         out = np.empty((rows.stop - rows.start, columns.stop - columns.start, 3), np.uint8)
         body, table = np.frombuffer(coded.body, np.uint8), coded.table
         refused = _jpeg_window()(
-            *(coded.header, len(coded.header), body.ctypes.data, len(body)),
+            coded.header,
+            len(coded.header),
+            body.ctypes.data,
+            len(body),
+            # Without a table `body` is the whole scan, not segments between restart markers.
             None if table is None else table.ctypes.data,
-            *(columns.start, rows.start, out.shape[1], out.shape[0], out.ctypes.data),
+            columns.start,
+            rows.start,
+            out.shape[1],
+            out.shape[0],
+            out.ctypes.data,
         )
         return None if refused else out
 

@@ -49,5 +49,4 @@ def _load_library(path: Path) -> ctypes.CDLL:
 
 def _choose_level(library: ctypes.CDLL) -> str:
     library.kernels_level.restype = ctypes.c_char_p
-    level: bytes = library.kernels_level()
-    return level.decode()
+    return str(library.kernels_level(), "ascii")

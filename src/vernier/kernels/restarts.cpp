@@ -382,6 +382,7 @@ void Rewriter::write_frame(Writer& writer) const {
 extern "C" int64_t EXPORTED(jpeg_restarts)(
     const uint8_t* image, int64_t bytes, int64_t interval, const uint8_t** out) try {
   static thread_local std::unique_ptr<Rewriter> kept(new Rewriter);
+  if (kept->out.capacity() > KEPT || kept->values.capacity() > KEPT / 2) kept.reset(new Rewriter);
   if (!kept->rewrite(image, image + bytes, interval)) return 0;
   *out = kept->out.data();
   return static_cast<int64_t>(kept->out_bytes);

@@ -14,10 +14,11 @@ from .library import NeededBy, load_function
 
 
 class CompiledRestarts:
-    """The writer of restarts.cpp, a `data.decoding.restarts.RestartWriter`."""
+    """The writer of restarts.cpp, a `compat.preparing.restarts.RestartWriter`."""
 
     def check(self) -> None:
         """Compare what the compiler made with libjpeg-turbo, once: milliseconds."""
+        # Noise in all channels: every table and every MCU has something that an error would change.
         picture = (np.arange(100 * 60 * 3) ** 2 % 251).astype(np.uint8).reshape(60, 100, 3)
         encoded = simplejpeg.encode_jpeg(picture)
         rewritten = self.rewrite(encoded, 3)
@@ -28,11 +29,13 @@ class CompiledRestarts:
         """The image with a restart marker every `interval` MCUs; None for damaged, progressive and unusual files."""
         out = ctypes.c_void_p()
         size = _jpeg_restarts()(encoded, len(encoded), interval, ctypes.byref(out))
+        # The memory is the library's, and overwritten by this thread's next call: hence the copy.
         return ctypes.string_at(out, size) if size else None
 
 
 @cache
 def _jpeg_restarts() -> Callable[..., int]:
     size, out = ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p)
-    by = NeededBy("restarts", True, False)
-    return load_function("jpeg_restarts", ctypes.c_char_p, size, size, out, returns=size, by=by)
+    return load_function(
+        "jpeg_restarts", ctypes.c_char_p, size, size, out, returns=size, by=NeededBy("restarts", True, False)
+    )

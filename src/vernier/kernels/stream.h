@@ -19,6 +19,7 @@ constexpr int END_OF_BLOCK = 128;   // a run that leads behind every block
 constexpr int ENDS = 128;           // added to a number of bits
 constexpr int TOO_FAR = 255;        // a step for what must be looked up in another way
 constexpr int64_t PADDING = 256;    // bytes behind a segment: more than a block can have
+constexpr size_t KEPT = 1 << 25;    // bytes: larger buffers are given back, since each thread has its own
 
 constexpr int NOWHERE = 64;         // where coefficients behind the last one are written
 constexpr int BLOCK = 64 + 32;      // coefficients and NOWHERE; a multiple of a line of the cache
@@ -129,6 +130,8 @@ struct Codes {
         if (code >= 1 << length || (ac ? size > 10 || bare : symbol > 11)) return false;
         if (rest >= 0) std::fill_n(look + (code << rest), 1 << rest, entry_of(length, symbol, ac));
       }
+      // The code of only ones is reserved, and libjpeg refuses a table that has it.
+      if (count[length] && code >= 1 << length) return false;
     }
     return known = usable = true;
   }
@@ -232,6 +235,10 @@ struct Stream {
   const uint8_t* segment_end = nullptr;
   Bits bits;
 
+  // Called after each image.
+  void give_back(std::vector<uint8_t>& buffer) {
+    if (buffer.capacity() > KEPT) std::vector<uint8_t>().swap(buffer);
+  }
   void forget();  // the image before, but not tables and memory that can be used again
   const uint8_t* read_markers(const uint8_t* at, const uint8_t* end);
   bool read_marker(int marker, const uint8_t* at, const uint8_t* end);
@@ -328,7 +335,9 @@ bool Stream::read_frame(const uint8_t* at, const uint8_t* end) {
   if (!components.empty() || end - at < 6 || at[0] != 8) return false;
   height = word_at(at + 1), width = word_at(at + 3);
   int count = at[5];
-  if (!width || !height || (count != 1 && count != 3) || end - at != 6 + 3 * count) return false;
+  // 65,500 is libjpeg's JPEG_MAX_DIMENSION.
+  if (!width || !height || std::max(width, height) > 65500) return false;
+  if ((count != 1 && count != 3) || end - at != 6 + 3 * count) return false;
   across = down = 1;
   for (const uint8_t* from = at + 6; from < end; from += 3) {
     Component component = {};

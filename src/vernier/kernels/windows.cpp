@@ -138,6 +138,9 @@ struct Decoder : Stream {
   bool read_stream(const uint8_t* at, const uint8_t* end);
   bool read_segments(const uint8_t* body, const uint8_t* end, const Table& table);
   void write(const Window& window, uint8_t* out) const;
+  bool decode(
+      const uint8_t* header, const uint8_t* header_end, const uint8_t* body, const uint8_t* end, const int64_t* table,
+      const Window& window, uint8_t* out);
 };
 
 // All up to the entropy-coded bytes; false for what is not decoded here.
@@ -389,6 +392,22 @@ void Decoder::write(const Window& window, uint8_t* out) const {
   }
 }
 
+bool Decoder::decode(
+    const uint8_t* header, const uint8_t* header_end, const uint8_t* body, const uint8_t* end, const int64_t* table,
+    const Window& window, uint8_t* out) {
+  if (!read_header(header, header_end)) return false;
+  if (window.left < 0 || window.top < 0 || window.width < 1 || window.height < 1) return false;
+  if (window.left + window.width > width || window.top + window.height > height) return false;
+  place(window);
+  bool good = table ? read_segments(
+                          body, end,
+                          {table[0], table[1], table[2], table[3], table[4], table[5], table[6], table + 7})
+                    : read_stream(body, end);
+  if (!good || !is_exact()) return false;
+  write(window, out);
+  return true;
+}
+
 }  // namespace
 
 // `header` ends with that of the scan. `body` has its entropy-coded bytes: all, or, with a table, some restart
@@ -399,18 +418,11 @@ extern "C" int EXPORTED(jpeg_window)(
     const uint8_t* header, int64_t header_bytes, const uint8_t* body, int64_t body_bytes, const int64_t* table,
     int64_t left, int64_t top, int64_t width, int64_t height, uint8_t* out) try {
   static thread_local std::unique_ptr<Decoder> kept(new Decoder);
-  Decoder& decoder = *kept;
-  if (!decoder.read_header(header, header + header_bytes) || left < 0 || top < 0 || width < 1 || height < 1) return 1;
-  if (left + width > decoder.width || top + height > decoder.height) return 1;
-  Window window = {left, top, width, height};
-  decoder.place(window);
-  bool good = table ? decoder.read_segments(
-                          body, body + body_bytes,
-                          {table[0], table[1], table[2], table[3], table[4], table[5], table[6], table + 7})
-                    : decoder.read_stream(body, body + body_bytes);
-  if (!good || !decoder.is_exact()) return 1;
-  decoder.write(window, out);
-  return 0;
+  bool done = kept->decode(
+      header, header + header_bytes, body, body + body_bytes, table, {left, top, width, height}, out);
+  kept->give_back(kept->segment);
+  for (std::vector<uint8_t>& plane : kept->planes) kept->give_back(plane);
+  return done ? 0 : 1;
 } catch (const std::bad_alloc&) {
   return 1;
 }

@@ -5,7 +5,6 @@ networks and the profiler see them. Evaluation keeps PyTorch's own convolutions,
 """
 
 import ctypes
-import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -46,7 +45,7 @@ class Winograd:
     def convert(self, model: nn.Module) -> None:
         """Let a model's 3 x 3 convolutions with stride 1 compute by Winograd's algorithm. Raises ConfigError if they
         cannot on this machine."""
-        convolutions = [module for module in model.modules() if is_convertible(module)]
+        convolutions = [module for module in model.modules() if _is_convertible(module)]
         if not convolutions:
             raise ConfigError(
                 f"{given(*_NEEDED_BY[:2])} has no effect on this model: it has no 3 x 3 convolution with stride 1, one "
@@ -57,7 +56,7 @@ class Winograd:
             module.__class__ = WinogradConv2d  # its parameters, hooks and name stay
 
 
-def is_convertible(module: nn.Module) -> bool:
+def _is_convertible(module: nn.Module) -> bool:
     return (
         # No subclass: BlurConv2d, for example, computes something else.
         type(module) is nn.Conv2d
@@ -75,20 +74,20 @@ class WinogradConv2d(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         # Under autocast the input may still be fp32, and PyTorch would compute in lower precision.
         usual = not self.training or input.dtype != torch.float32 or torch.is_autocast_enabled("cpu")
-        if usual or count_tiles(input) < FEWEST_TILES:
+        if usual or _count_tiles(input) < FEWEST_TILES:
             return super().forward(input)
         output: Tensor = convolve(input, self.weight)
         return output if self.bias is None else output.add_(self.bias.view(-1, 1, 1))
 
 
-def count_tiles(images: Tensor) -> int:
+def _count_tiles(images: Tensor) -> int:
     count, _, height, width = images.shape
-    return count * ((height + TILE - 1) // TILE) * ((width + TILE - 1) // TILE)
+    return count * -(-height // TILE) * -(-width // TILE)
 
 
-def filled_up(channels: int) -> int:
+def _filled_up(channels: int) -> int:
     """How many channels the kernels compute with."""
-    return math.ceil(channels / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
+    return -(-channels // CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
 
 
 # ---------------------------------------------------------------------------------------------------------- operations
@@ -157,7 +156,7 @@ def _multiply(images: Tensor, weight: Tensor, *, backward: bool) -> Tensor:
     count, inputs, height, width = images.shape
     outputs = weight.shape[1 if backward else 0]
     threads = torch.get_num_threads()
-    points = torch.empty(POINTS * filled_up(inputs) * filled_up(outputs))
+    points = torch.empty(POINTS * _filled_up(inputs) * _filled_up(outputs))
     _kernel("weights")(weight.data_ptr(), points.data_ptr(), weight.shape[0], weight.shape[1], backward, threads)
     result = _channels_last(count, outputs, height, width)
     scratch = torch.empty(threads * _kernel("scratch")(inputs, outputs))
@@ -171,10 +170,9 @@ def _multiply(images: Tensor, weight: Tensor, *, backward: bool) -> Tensor:
 def _points(images: Tensor, *, gradients: bool) -> Tensor:
     images = images.contiguous(memory_format=torch.channels_last)
     count, channels, height, width = images.shape
-    points = torch.empty(POINTS, count_tiles(images), filled_up(channels))
-    _kernel("points")(
-        *(images.data_ptr(), points.data_ptr(), count, height, width, channels, gradients, torch.get_num_threads())
-    )
+    points = torch.empty(POINTS, _count_tiles(images), _filled_up(channels))
+    threads = torch.get_num_threads()
+    _kernel("points")(images.data_ptr(), points.data_ptr(), count, height, width, channels, gradients, threads)
     return points
 
 
@@ -185,16 +183,13 @@ def _channels_last(*shape: int, like: Tensor | None = None) -> Tensor:
 
 @cache
 def _kernel(name: str) -> Callable[..., Any]:
-    pointer, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-    arguments: dict[str, list[Any]] = {
-        "weights": [pointer] * 2 + [size] * 2 + [number] * 2,
-        "scratch": [size] * 2,
-        "convolve": [pointer] * 4 + [size] * 5 + [number],
-        "points": [pointer] * 2 + [size] * 4 + [number] * 2,
-        "weight_gradient": [pointer] * 2 + [size] * 2 + [number],
-    }
-    returns = size if name == "scratch" else None
-    return load_function(f"winograd_{name}", *arguments[name], returns=returns, by=_NEEDED_BY)
+    # p: pointer, s: size or position, i: number or switch.
+    signatures = {"weights": "ppssii", "scratch": "ss", "convolve": "ppppsssssi"}
+    signatures |= {"points": "ppssssii", "weight_gradient": "ppssi"}
+    types = {"p": ctypes.c_void_p, "s": ctypes.c_int64, "i": ctypes.c_int}
+    arguments = [types[letter] for letter in signatures[name]]
+    returns = ctypes.c_int64 if name == "scratch" else None
+    return load_function(f"winograd_{name}", *arguments, returns=returns, by=_NEEDED_BY)
 
 
 def check_kernels() -> None:
@@ -206,9 +201,9 @@ def check_kernels() -> None:
     gradient = torch.randn(2, 85, 9, 6, generator=generator)
     with torch.enable_grad():
         outputs = convolve(images, weight), F.conv2d(images, weight, padding=1)
-        gradients = [torch.autograd.grad(output, (images, weight), gradient) for output in outputs]
-    for own, usual in zip((outputs[0], *gradients[0]), (outputs[1], *gradients[1]), strict=True):
-        error = ((own - usual).norm() / usual.norm()).item()
+        own, usual = ((output, *torch.autograd.grad(output, (images, weight), gradient)) for output in outputs)
+    for ours, expected in zip(own, usual, strict=True):
+        error = ((ours - expected).norm() / expected.norm()).item()
         if not error < LARGEST_ERROR:  # also true for NaN
             raise ConfigError(
                 f"{given(*_NEEDED_BY[:2])}: what the C++ compiler made of winograd.cpp differs from PyTorch's "

@@ -24,6 +24,7 @@ class PhaseClock:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
+        # What is still queued belongs to the phase before.
         self._synchronize()
         began_s = now_s()
         try:

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 import psutil
 
 from vernier.addresses import redact_addresses
-from vernier.records.environment import CpuInfo, DeviceInfo, Environment
+from vernier.records.environment import CpuInfo, DeviceInfo, Environment, SensorSetup
 from vernier.records.events import ProcessInfo
-from vernier.records.telemetry import SensorSetup
 from vernier.version import describe_version, source_commit
 
 PACKAGES = ("torch", "numpy", "pillow", "simplejpeg", "safetensors", "rich", "psutil")
@@ -76,13 +75,14 @@ def collect_environment(
         compute_threads=threads,
         sensors=sensors,
         versions=read_versions(),
-        variables=read_variables(),
+        variables=_read_variables(),
+        # An address on the command line may have a password.
         command=tuple(map(redact_addresses, sys.argv)),
         git_commit=source_commit(),
         processes=None if processes is None else tuple(processes),
     )
 
 
-def read_variables() -> dict[str, str]:
+def _read_variables() -> dict[str, str]:
     """Environment variables that change speed or results, those that are set."""
     return {k: redact_addresses(v) for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")}

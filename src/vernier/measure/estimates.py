@@ -7,24 +7,24 @@ and Hall's transformation corrects for skewness: a few slow steps raise the uppe
 correlation have no interval; `needs` says how many would. `benchmarks/coverage.py` measures how often intervals hold.
 Runs and processes, which are independent of each other, are in `runs`.
 
-Functions of `Floats` work on rows, so that thousands of traces are one call. Nothing here has units: see
-`summaries`.
+Functions of `Floats` work on rows, so that thousands of traces are one call. Only a summary
+(`summarize`) has a unit; tests hold every summary to the inequalities of `benchmarks/table_checks.py`, which any set of
+numbers satisfies.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from vernier.records.statistics import Estimate
+from vernier.records.statistics import Estimate, SampleSummary
 
-from .distributions import t_limit
+from .student import t_limit
 
 METHOD = "vernier-stats-2"
 """2: no interval where samples are too few for their correlation; runs that differ by a skewed law."""
@@ -47,7 +47,7 @@ Floats = npt.NDArray[np.float64]
 # ---------------------------------------------------------------------------------------------------------- Student's t
 
 
-def t_quantile(level: float, freedom: float) -> float:
+def _t_quantile(level: float, freedom: float) -> float:
     """The t such that a share `level` of Student's distribution lies within +-t."""
     return t_limit((1 - level) / 2, freedom)
 
@@ -56,11 +56,11 @@ def t_quantile(level: float, freedom: float) -> float:
 def _t_table(level: float) -> tuple[Floats, Floats]:
     # Quantiles are nearly linear in 1 / freedom. Falling, since np.interp needs rising 1 / freedom.
     freedoms = [10_000, 300, 120, *range(60, 0, -1)]
-    return np.array([1 / f for f in freedoms]), np.array([t_quantile(level, f) for f in freedoms])
+    return np.array([1 / f for f in freedoms]), np.array([_t_quantile(level, f) for f in freedoms])
 
 
 def t_quantiles(level: float, freedom: npt.ArrayLike) -> Floats:
-    """`t_quantile` for any degrees of freedom, not only whole ones; below 1 they count as 1."""
+    """`_t_quantile` for any degrees of freedom, not only whole ones; below 1 they count as 1."""
     inverse, values = _t_table(level)
     return np.interp(1 / np.maximum(np.asarray(freedom, np.float64), 1.0), inverse, values)
 
@@ -183,7 +183,7 @@ def _hall(skew: Floats, u: Floats) -> Floats:
 # --------------------------------------------------------------------------------------------------- one set of samples
 
 
-def _row(samples: Sequence[float] | Floats) -> Floats:
+def row_of(samples: Sequence[float] | Floats) -> Floats:
     row = np.asarray(samples, np.float64)
     if row.ndim != 1 or not row.size:
         raise ValueError("no samples")
@@ -203,7 +203,7 @@ def mean_interval(row: Floats, fewest: int = FEWEST_STEPS) -> Intervals:
     if n >= FEWEST_SAMPLES:
         return mean_intervals(row[None], fewest)
     mean, error = float(row.mean()), float(row.std(ddof=1)) / math.sqrt(n)
-    half = t_quantile(LEVEL, n - 1) * error
+    half = _t_quantile(LEVEL, n - 1) * error
     needs = max(FEWEST_SAMPLES, fewest) if error > 0 else math.inf
     value, low, high, of_mean, freedom, steps, needed = np.array(
         [[v] for v in (mean, mean - half, mean + half, error, n - 1, 1.0, needs)]
@@ -211,31 +211,31 @@ def mean_interval(row: Floats, fewest: int = FEWEST_STEPS) -> Intervals:
     return Intervals(value, low, high, of_mean, freedom, steps, needed, n)
 
 
-def mean_estimate(samples: Sequence[float] | Floats, steps_per_sample: float = 1.0) -> Estimate:
+def _mean_estimate(samples: Sequence[float] | Floats, steps_per_sample: float = 1.0) -> Estimate:
     """The mean of samples in time order; without an interval `basis` says why, and `needs` how many it needs."""
-    row = _row(samples)
+    row = row_of(samples)
     n, mean = row.size, float(row.mean())
     if n == 1:
-        return _estimate(mean, None, None, n, "one sample")
+        return estimate_of(mean, None, None, n, "one sample")
     interval = mean_interval(row, fewest_samples(steps_per_sample))
     if interval.needs[0] > n:
-        return _no_interval(mean, n, interval)
+        return no_interval(mean, n, interval)
     basis = f"correlation over {interval.correlation_steps[0]:.1f} samples, heavy tails and drift counted"
-    return _estimate(mean, float(interval.low[0]), float(interval.high[0]), n, basis)
+    return estimate_of(mean, float(interval.low[0]), float(interval.high[0]), n, basis)
 
 
-def _no_interval(mean: float, n: int, interval: Intervals) -> Estimate:
+def no_interval(mean: float, n: int, interval: Intervals) -> Estimate:
     if not math.isfinite(interval.needs[0]):
-        return _estimate(mean, None, None, n, f"all {n:,} samples are equal, as rounded times are")
+        return estimate_of(mean, None, None, n, f"all {n:,} samples are equal, as rounded times are")
     needs, steps = int(interval.needs[0]), float(interval.correlation_steps[0])
     if needs == math.ceil(CORRELATION_TIMES * steps):
         why = f"{n:,} samples are too few for a correlation over about {steps:.0f}"
     else:
         why = f"{n:,} samples are too few to see how they are correlated"
-    return replace(_estimate(mean, None, None, n, f"{why}; about {needs:,} are needed"), needs=needs)
+    return replace(estimate_of(mean, None, None, n, f"{why}; about {needs:,} are needed"), needs=needs)
 
 
-def _estimate(value: float, low: float | None, high: float | None, n: int, basis: str) -> Estimate:
+def estimate_of(value: float, low: float | None, high: float | None, n: int, basis: str) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=n, basis=basis, method=METHOD)
 
 
@@ -243,45 +243,9 @@ def rate_estimate(
     seconds: Sequence[float] | Floats, samples_per_step: float, steps_per_sample: float = 1.0
 ) -> Estimate:
     """Samples per second over steps: samples / mean step time, never a mean of rates."""
-    time = mean_estimate(seconds, steps_per_sample)
+    time = _mean_estimate(seconds, steps_per_sample)
     low, high = (None if x is None or x <= 0 else samples_per_step / x for x in (time.high, time.low))
     return replace(time, value=samples_per_step / time.value, low=low, high=high)
-
-
-def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
-    """A quantile (0 to 1) of samples in time order; an end of the interval beyond the samples is None."""
-    row = _row(samples)
-    n, value = row.size, float(np.quantile(row, q))
-    below, freedom = (row <= value).astype(np.float64), math.inf
-    if n < FEWEST_SAMPLES:
-        ranks, basis = _ranks_of_few(n, q), f"{n} samples taken for independent"
-    else:
-        error = math.sqrt(q * (1 - q) / n)
-        if 0 < below.sum() < n:
-            interval = mean_intervals(below[None])
-            error, freedom = float(interval.error[0]), float(interval.freedom[0])
-            # The larger one: zeros and ones usually show less of the correlation than the values themselves.
-            steps = np.maximum(interval.correlation_steps, correlation_steps(row[None]))
-            if CORRELATION_TIMES * steps[0] > n:
-                needs = np.maximum(interval.needs, np.ceil(CORRELATION_TIMES * steps))
-                return _no_interval(value, n, interval._replace(correlation_steps=steps, needs=needs))
-        half = float(t_quantiles(LEVEL, freedom)) * error
-        # Ranks from 0, rounded outward: the interval is never narrower than its level requires.
-        ranks = (math.floor((q - half) * n) - 1, math.ceil((q + half) * n))
-        basis = "order statistics, correlation counted"
-    ordered = np.sort(row)
-    low, high = (float(ordered[r]) if 0 <= r < n else None for r in ranks)
-    return _estimate(value, low, high, n, basis)
-
-
-def _ranks_of_few(n: int, q: float) -> tuple[int, int]:
-    """Ranks, from 0, of the sorted independent samples that are the ends of a quantile's interval (exact binomial).
-
-    -1 and n where even the smallest and the largest sample do not reach far enough.
-    """
-    at_most = list(accumulate(math.comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(n + 1)))
-    tail = (1 - LEVEL) / 2
-    return sum(p <= tail for p in at_most) - 1, sum(p < 1 - tail for p in at_most)
 
 
 def share_interval(hits: int, n: int) -> tuple[float, float]:
@@ -298,3 +262,34 @@ def in_known_digits(value: float, half_width: float) -> str:
     # Halved: the half width is then 2 to 20 units of the last digit shown.
     decimals = min(3, max(-math.floor(math.log10(half_width / 2)), 1 - math.floor(math.log10(value))))
     return f"{round(value, decimals):,.{max(0, decimals)}f}"
+
+
+def summarize(samples: Sequence[float] | Floats, *, unit: str, of: str) -> SampleSummary:
+    """The summary of raw samples in time order; `of` says what one sample is. Raises ValueError without a unit."""
+    if not unit.strip() or not of.strip():
+        raise ValueError("a summary names its unit and what one value is")
+    estimate = _mean_estimate(samples)
+    row = np.asarray(samples, np.float64)
+    sd = float(row.std(ddof=1)) if row.size > 1 else 0.0
+    ends = float(row.min()), float(row.max())
+    mean = min(max(estimate.value, ends[0]), ends[1])  # the sum of equal values may be rounded past them
+    low, high = estimate.low, estimate.high
+    p5, p95, p99 = np.percentile(row, [5, 95, 99]).tolist()
+    return SampleSummary(
+        unit=unit,
+        of=of,
+        n=row.size,
+        mean=mean,
+        median=float(np.median(row)),
+        sd=sd,
+        min=ends[0],
+        max=ends[1],
+        low=None if low is None else min(low, mean),
+        high=None if high is None else max(high, mean),
+        basis=estimate.basis,
+        method=METHOD,
+        p5=p5,
+        p95=p95,
+        p99=p99,
+        cv=sd / mean if mean > 0 else None,
+    )

@@ -11,9 +11,11 @@ from vernier.errors import TooLittleMemory
 from vernier.frozen import frozen
 from vernier.models.catalogue import info
 from vernier.models.cost import cost_of, inference_bytes, training_bytes
+from vernier.own_code import is_own
+from vernier.quantities import rough_memory
 from vernier.records.run import MemoryPrediction
 from vernier.references import use
-from vernier.wording import plural, two_digits
+from vernier.wording import plural
 
 _WEIGHT_BYTES, _HALF_BYTES, _PIXEL_BYTES = 4, 2, 1
 PROCESS_BYTES = 345 * 2**20
@@ -28,6 +30,7 @@ WINOGRAD_HEAP_SHARE = 0.6
 CERTAIN, LIKELY = 0.85, 1.15
 """A prediction is within 15 % of what was measured: with less than the first share of it a process surely fails, with
 less than the second one it may."""
+# The one that is being filled, and the one that the step reads; prefetched ones are added.
 _LOADER_BATCHES = 2
 
 
@@ -58,7 +61,10 @@ def predict_memory(config: Config, derived: Derived, known: KnownData) -> Memory
     """The peak of one process; on a device with memory of its own, that of the device."""
     recipe, machine, on_cpu = config.recipe, config.machine, known.on_cpu
     cost = cost_of(recipe.model, px=recipe.data.image_px, classes=known.classes, channels=len(recipe.data.mean))
-    copies = 1 + len(recipe.optim.buffers) + (1 if recipe.ema.decay else 0)
+    # Gradients are counted with the step: they exist while it runs, not in evaluation.
+    # Of a user's optimizer nobody knows; two buffers, as Adam's, are usual.
+    buffers = 2 if is_own(recipe.optim.name) else len(recipe.optim.buffers)
+    copies = 1 + buffers + (1 if recipe.ema.decay else 0)
     if derived.virtual_shards is not None:  # sums of gradients: to send, received, and those that wait for others
         copies += 2 + derived.accumulation.bit_length()
     elif derived.world > 1 or derived.accumulation > 1:
@@ -128,6 +134,7 @@ def check_memory(config: Config, derived: Derived, free: FreeMemory, held_bytes:
     """
     room, least = free.bytes // free.processes + held_bytes, replace(known, cached_bytes=0)
     prediction = predict_memory(config, derived, least)
+    # The cache gives way to training, so it refuses nothing; the warning below counts it.
     if CERTAIN * prediction.peak_bytes > room and config.machine.check_memory:
         raise TooLittleMemory(
             f"{_need(prediction, free, room)}: {_smaller(config, derived, room, least)}. "
@@ -143,8 +150,8 @@ def _need(prediction: MemoryPrediction, free: FreeMemory, room: int) -> str:
     step = "An evaluation" if prediction.in_evaluation else "A training step"
     shared = f", shared by {free.processes} processes" if free.processes > 1 else ""
     return (
-        f"{step} needs about {_gib(prediction.peak_bytes)} of memory per process, and {_gib(room)} are free for it "
-        f"{free.where}{shared}"
+        f"{step} needs about {rough_memory(prediction.peak_bytes)} of memory per process, and {rough_memory(room)} are "
+        f"free for it {free.where}{shared}"
     )
 
 
@@ -156,6 +163,7 @@ def _smaller(config: Config, derived: Derived, room: int, known: KnownData) -> s
 
     def largest(changed: Config) -> int:
         """The largest batch per process that fits; 0: none."""
+        # Memory grows with the batch, so that halving finds the largest one in a few predictions.
         low, high = 0, derived.process_batch
         while low < high:
             middle = (low + high + 1) // 2
@@ -175,33 +183,17 @@ def _smaller(config: Config, derived: Derived, room: int, known: KnownData) -> s
         leaner = replace(config, machine=replace(config.machine, activation_checkpointing=True))
         needed = peak(leaner, derived.process_batch)
         fits = "which fits" if needed <= room else f"and then at most {plural(largest(leaner), 'image')}"
-        advice.append(f"{use('machine.activation_checkpointing', True)} needs about {_gib(needed)}, {fits}")
+        advice.append(f"{use('machine.activation_checkpointing', True)} needs about {rough_memory(needed)}, {fits}")
     return "; ".join(advice)
 
 
 def _division(derived: Derived, fitting: int) -> str:
     """How to train the same global batch in parts of at most so many images."""
     images = derived.process_batch * derived.accumulation
+    # The largest divisor: the global batch, and with it the result, must stay the same.
     part = next((n for n in range(fitting, 0, -1) if images % n == 0), 0)
     if derived.virtual_shards is not None:
         shards = derived.virtual_shards * -(-derived.process_batch // max(1, part))
         return f" ({use('virtual_shards', shards)} divides the same global batch further)"
     steps = images // part
     return f" ({use('machine.process_batch', part)} trains the same global batch in {steps} accumulation steps)"
-
-
-def describe_memory(prediction: MemoryPrediction) -> str:
-    """The predicted peak and its parts in one line."""
-    parts = [
-        ("activations and gradients", prediction.activations_bytes),
-        ("weights and optimiser", prediction.weights_bytes),
-        ("data", prediction.data_bytes),
-        ("process", prediction.process_bytes),
-    ]
-    named = ", ".join(f"{name} {_gib(size)}" for name, size in parts if size)
-    when = " in evaluation" if prediction.in_evaluation else ""
-    return f"about {_gib(prediction.peak_bytes)} per process at the peak{when}: {named}"
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{two_digits(size_bytes / 2**30)} GiB"

@@ -1,12 +1,9 @@
-"""Which steps to profile, and a profile in words. Imports no torch: reports use it too."""
+"""Which steps of a run to profile. Imports no torch: requests are checked with it."""
 
 from dataclasses import dataclass
 
 from vernier.errors import ConfigError
-from vernier.records.profile import ProfileSummary
 from vernier.references import given, use
-
-from .noise import describe_noise
 
 
 @dataclass(frozen=True)
@@ -21,6 +18,7 @@ class StepRange:
         """From A:B, or one step, given as `option`. Raises ConfigError."""
         parts = text.split(":")
         try:
+            # One step alone is both ends.
             first, last = int(parts[0]), int(parts[-1])
         except ValueError:
             first, last = 0, 0
@@ -40,21 +38,3 @@ class StepRange:
             )
         if self.last > stop:
             raise ConfigError(f"{given(option, f'{self.first}:{self.last}')}: the run ends at step {stop}.")
-
-
-def describe_profile(profile: ProfileSummary) -> list[str]:
-    """Lines for the terminal: what disturbed it, where the time goes, and what profiling cost."""
-    split = ", ".join(f"{name} {100 * s:.1f} %" for name, s in profile.where_the_time_goes.share.items())
-    cost = profile.overhead
-    overhead = (
-        "unknown, fewer than three steady steps around the range"
-        if cost is None
-        else f"a step took {cost.ratio:.2f} times as long ({1000 * cost.profiled_step_s_median:.1f} ms, "
-        f"n = {cost.n_profiled}, against {1000 * cost.other_step_s_median:.1f} ms, n = {cost.n_others}; medians)"
-    )
-    noise = describe_noise(profile.noise) if profile.noise else []
-    return [
-        *([f"NOISY while profiling: {'; '.join(noise)}"] if noise else []),
-        f"where the time goes (steps {profile.steps[0]} to {profile.steps[1]}): {split}",
-        f"overhead of profiling: {overhead}",
-    ]

@@ -1,153 +1,52 @@
-"""Published speeds and training times as typed rows, and how a measured throughput compares with them.
+"""How a measured throughput compares with published ones, and the published ones as tables.
 
-The figures themselves plug in: an entry point of `vernier.published_figures` names a `PublishedFigures`. Published
-accuracies belong to their recipe (`config.Published`).
+The figures plug in: an entry point of `vernier.published_figures` names a `PublishedFigures`. Published accuracies
+belong to their recipe (`config.Published`).
 """
 
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 from vernier.frozen import frozen
 from vernier.plugins import load_group
-from vernier.records.bench import Cell
-from vernier.records.codec import omitted
 from vernier.records.run import PublishedSpeed
 from vernier.records.what_ran import WhatRan
 
-Precision = Literal["", "fp32", "tf32", "mixed"]
-
 
 @frozen
-class Source:
-    """Where figures were published. `batch` says where the batch is from if the page does not state it."""
+class PublishedRow:
+    """A published figure: as a record, for JSON, and as one text or number per column, for people."""
 
-    citation: str
-    year: int
-    batch: str = "stated"
-
-
-@frozen
-class _Figure:
-    """What every published figure has. `arithmetic` is what `mixed` stands for there."""
-
-    model: str
-    device: str
-    system: str = ""
-    devices: int = 1
-    precision: Precision = ""
-    arithmetic: Literal["fp16", "bf16"] | None = omitted()
-    note: str = ""
-    recipes: tuple[str, ...]
-    """Names of the recipes that the figure was published for; `*` stands for anything."""
-    source: Source
-
-    def belongs_to(self, recipe: str) -> bool:
-        """Whether the figure was published for this recipe."""
-        return any(fnmatchcase(recipe, pattern) for pattern in self.recipes)
-
-
-@frozen
-class PublishedRate(_Figure):
-    """Images per second over all devices, in training or inference, with the latency of a batch where it was given."""
-
-    what: Literal["train", "infer"]
-    image_px: int
-    device_batch: int
-    images_per_s: float
-    latency_ms: float | None = omitted()
-    latency_ms_p95: float | None = omitted()
-    latency_ms_p99: float | None = omitted()
-
-    @property
-    def images_per_s_per_device(self) -> float:
-        """The rate over the number of devices."""
-        return self.images_per_s / self.devices
-
-
-@frozen
-class PublishedTime(_Figure):
-    """Hours of a training of `epochs`, or `until` a result. `approximate`: published as "about" so many hours."""
-
-    hours: float
-    epochs: float | None = None
-    until: str = ""
-    global_batch: int | None = None
-    approximate: bool = False
+    kind: Literal["speeds", "times"]
+    record: Any
+    cells: dict[str, str | float]
 
 
 @frozen
 class PublishedFigures:
     """What a package knows of published speeds; each function is called when its figures are needed."""
 
-    rates: Callable[[], Sequence[PublishedRate]]
-    times: Callable[[], Sequence[PublishedTime]]
+    rows: Callable[[str | None], Sequence[PublishedRow]]
+    """Throughputs, then training times, of a recipe by its name; None: all of them."""
     compare: Callable[[WhatRan, float], Sequence[PublishedSpeed]]
     """How a measured throughput, of all devices together, compares with the nearest published ones; often none."""
+
+
+def published_rows(recipe: str | None) -> list[PublishedRow]:
+    """Throughputs and training times of every package, of one recipe or all of them."""
+    return [row for each in _plugins() for row in each.rows(recipe)]
 
 
 def _plugins() -> list[PublishedFigures]:
     return list(load_group("vernier.published_figures", PublishedFigures).values())
 
 
-def rates() -> tuple[PublishedRate, ...]:
-    """All published throughputs."""
-    return tuple(rate for each in _plugins() for rate in each.rates())
-
-
-def times() -> tuple[PublishedTime, ...]:
-    """All published training times."""
-    return tuple(time for each in _plugins() for time in each.times())
-
-
 def published_speeds(ran: WhatRan | None, images_per_s_total: float) -> tuple[PublishedSpeed, ...]:
     """How a measured throughput compares with published ones of the same device, model and precision; often none."""
+    # An old run did not record what ran, so that no figure can be matched.
     if ran is None:
         return ()
     return tuple(speed for each in _plugins() for speed in each.compare(ran, images_per_s_total))
-
-
-def figures_of(recipe: str) -> tuple[list[PublishedRate], list[PublishedTime]]:
-    """Rates and times that were published for a recipe, by its name."""
-    own_rates = [rate for rate in rates() if rate.belongs_to(recipe)]
-    return own_rates, [time for time in times() if time.belongs_to(recipe)]
-
-
-def rate_cells(rate: PublishedRate) -> dict[str, Cell]:
-    """A published throughput as people read it: one text or number per column."""
-    latencies = (rate.latency_ms, rate.latency_ms_p95, rate.latency_ms_p99)
-    return {
-        "what": rate.what,
-        "model": rate.model,
-        **_device_cells(rate),
-        "batch_per_device": rate.device_batch,
-        "img/s": rate.images_per_s,
-        "per_device": round(rate.images_per_s_per_device, 1),
-        "latency_ms mean/p95/p99": "/".join(f"{latency:g}" for latency in latencies if latency is not None),
-        **_source_cells(rate),
-    }
-
-
-def time_cells(time: PublishedTime) -> dict[str, Cell]:
-    """A published training time as people read it."""
-    epochs = "not stated" if time.epochs is None else f"{time.epochs:g}"
-    return {
-        "model": time.model,
-        "epochs": f"until {time.until}" if time.until else epochs,
-        **_device_cells(time),
-        "global_batch": time.global_batch or "",
-        "hours": f"{'about ' if time.approximate else ''}{time.hours:.3g}",
-        **_source_cells(time),
-    }
-
-
-def _device_cells(published: _Figure) -> dict[str, Cell]:
-    precision = published.arithmetic or published.precision or "not stated"
-    return {"device": published.device, "devices": published.devices, "precision": precision}
-
-
-def _source_cells(published: _Figure) -> dict[str, Cell]:
-    return {"system": published.system, "note": published.note, "source": published.source.citation}
 
 
 def speed_lines(speeds: Sequence[PublishedSpeed] | None) -> list[str]:

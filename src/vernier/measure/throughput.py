@@ -31,6 +31,7 @@ class Window:
     def of_step(cls, event: StepEvent) -> "Window":
         """The window of a step event. Its waits and its steps are timed apart, so a wait is at most the wall time."""
         wall_s = sum(event.step_s)
+        # Two clocks: the device times the steps, and the host the waits.
         return cls(samples=event.samples, wall_s=wall_s, data_wait_s=min(wall_s, sum(event.wait_s)))
 
     @classmethod
@@ -77,9 +78,11 @@ def step_samples(seconds: Sequence[float], steps: Sequence[int]) -> list[float]:
 
 def warmup_steps(step_s: Sequence[float]) -> int:
     """Number of first steps that are not steady yet: until the median of three is near that of the later half."""
+    # Too few to tell steady steps from the first ones: one is left out, if another remains.
     if len(step_s) < 6:
         return min(1, len(step_s) - 1) if step_s else 0
     half = len(step_s) // 2
+    # 10 %: noise of single steps stays below it, compilation and cold caches do not.
     settled = statistics.median(step_s[half:]) * 1.1
     for first in range(half):
         if step_s[first] <= settled and statistics.median(step_s[first : first + 3]) <= settled:

@@ -1,10 +1,13 @@
 """Fills in what ran from the configuration, the data and the device: the only place where that record is made."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from vernier.clock import utc_stamp
-from vernier.config import Config, Machine, train_px
-from vernier.models import shown_name
+from vernier.config import Config, Machine, config_from_tree, train_px
+from vernier.errors import ConfigError
+from vernier.models import is_outside, shown_name
 from vernier.models.cost import cost_of
 from vernier.records.environment import DeviceInfo, Environment
 from vernier.records.events import Loading, StartEvent
@@ -80,6 +83,7 @@ def describe_old_run(
     recipe, machine = config.recipe, config.machine
     event, surroundings = start or StartEvent(), environment or Environment()
     classes = event.classes or recipe.model.num_classes or 0
+    # Progressive resizing begins with smaller images, which is what a measurement of the first steps had.
     first_px = recipe.data.eval_px if kind == "infer" else train_px(recipe.data, recipe.augment, 0)
     versions = surroundings.versions
     ran = describe_run(
@@ -107,17 +111,21 @@ def describe_old_run(
     )
 
 
-def run_name(config: Config) -> str:
-    """The name of a run directory: the recipe's, which names what was changed about it, marked for a smoke run."""
-    return f"smoke-{config.recipe.name}" if config.limits.smoke else config.recipe.name
+def what_an_old_run_ran(
+    settings: Mapping[str, Any], start: StartEvent | None, environment: Environment | None, **more: Any
+) -> WhatRan | None:
+    """What ran, from the configuration of a run that did not record it; None where that cannot be read any more."""
+    try:
+        config = config_from_tree(settings)
+        # To count an outside model, it is built: a report must not run the code of a run.
+        return None if is_outside(config.recipe.model.name) else describe_old_run(config, start, environment, **more)
+    except ConfigError:
+        return None
 
 
 def _describe_exchange(machine: Machine) -> str | None:
     """How gradients are exchanged, where that is not the default."""
-    sent = "gradients sent in bf16" if machine.gradient_compression == "bf16" else ""
-    usual = machine.bucket_mb == Machine().bucket_mb
-    parts = [sent, "" if usual else f"buckets of {machine.bucket_mb:,} MiB"]
-    return ", ".join(filter(None, parts)) or None
+    return None if machine.bucket_mb == Machine().bucket_mb else f"buckets of {machine.bucket_mb:,} MiB"
 
 
 def describe_feeding(source: str, loading: Loading | None, workers: int) -> str:

@@ -5,7 +5,7 @@ May import `config`, `store`, `errors` and nothing above them. Loss, metric and 
 from a weights file is in `engine.starting_weights`.
 """
 
-from .catalogue import build, describe, entry_of, info, is_detector, names, shown_name
+from .catalogue import build, describe, entry_of, info, is_detector, is_outside, names, shown_name
 from .contract import ModelInfo, Options
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "entry_of",
     "info",
     "is_detector",
+    "is_outside",
     "names",
     "shown_name",
 ]

@@ -2,7 +2,7 @@
 
 Jordan 2024, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU", github.com/KellerJordan/cifar10-airbench, after Page
 2018 and hlb-CIFAR10. The first convolution whitens patches of 2x2 pixels. Its filters come from the training images,
-without their labels (`whitening_filters`), and stay as they are; `prepare` sets them before the first step.
+without their labels (`_whitening_filters`), and stay as they are; `prepare` sets them before the first step.
 """
 
 import torch
@@ -20,7 +20,7 @@ _BN_EPS, _BN_MOMENTUM = 1e-12, 0.4
 _LEAST_VARIANCE = 5e-4  # added to the variance of each direction, so that noise is not blown up
 
 
-class PooledBlock(nn.Module):
+class _PooledBlock(nn.Module):
     """A 3x3 convolution with a 2x2 max pool behind it and another one, each with batch norm and GELU; no shortcut.
 
     Batch norms have no scale: it would only rescale the next convolution's input. The parameter is there, with ones in
@@ -59,7 +59,7 @@ class AirbenchNet(nn.Module):
         self.conv1.weight.requires_grad_(False)
         for number, multiple in enumerate(_MULTIPLES, start=1):
             planes = (options.width or _WIDTH) * multiple
-            self.add_module(f"layer{number}", nn.Sequential(PooledBlock(channels, planes)))
+            self.add_module(f"layer{number}", nn.Sequential(_PooledBlock(channels, planes)))
             channels = planes
         self.fc = nn.Linear(channels, options.num_classes, bias=False)
         # The published model has weights of deviation 1 and divides its outputs by the channels.
@@ -75,12 +75,12 @@ class AirbenchNet(nn.Module):
     def prepare(self, images: Tensor) -> str:
         """Set the filters of the stem from normalized training images; a note about it."""
         with torch.no_grad():
-            self.conv1.weight.copy_(whitening_filters(images))
+            self.conv1.weight.copy_(_whitening_filters(images))
         patch = f"{_PATCH_PX} x {_PATCH_PX}"
         return f"conv1 whitens patches of {patch} pixels, learned from {len(images):,} training images without labels"
 
 
-def whitening_filters(images: Tensor) -> Tensor:
+def _whitening_filters(images: Tensor) -> Tensor:
     """Filters [2 x patch values, channels, 2, 2] whose outputs have no correlation and equal variance on these images.
 
     `images` [N, channels, H, W] are normalized. Each principal direction of their patches is there with both signs, so

@@ -13,9 +13,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vernier.config import Model
+from vernier.config import Model, names_code
+from vernier.config.settings import MODEL_ORIGINS, OWN_MODELS
 from vernier.errors import ConfigError, did_you_mean
-from vernier.plugins import load_group
+from vernier.own_code import is_own
+from vernier.plugins import load_group, load_plugin
 from vernier.store import read_object
 
 from .contract import BACKBONE, GROUP, Entry, Family, Layout, ModelInfo, Options, layout_of
@@ -36,18 +38,14 @@ def figures() -> Row:
 
 @cache
 def _built_in() -> dict[str, ModelInfo]:
-    return {row["name"]: _info(row) for row in figures()["models"]}
+    rows = [_with_tuples(row) for row in figures()["models"]]
+    return {row["name"]: ModelInfo(**{**row, "layout": Layout(**row["layout"])}) for row in rows}
 
 
-def _info(row: Row) -> ModelInfo:
-    return ModelInfo(**_frozen({**row, "layout": Layout(**_frozen(row["layout"]))}))
-
-
-def _frozen(tree: Any) -> Any:
-    """JSON's lists as tuples."""
+def _with_tuples(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {key: _frozen(value) for key, value in tree.items()}
-    return tuple(map(_frozen, tree)) if isinstance(tree, list) else tree
+        return {key: _with_tuples(value) for key, value in tree.items()}
+    return tuple(map(_with_tuples, tree)) if isinstance(tree, list) else tree
 
 
 @cache
@@ -57,14 +55,12 @@ def _entries() -> dict[str, tuple[Entry, Family]]:
 
 
 @cache
-def _outside() -> bool:
-    return any(not point.value.startswith("vernier.") for point in entry_points(group=GROUP))
-
-
 def names() -> list[str]:
     """List the names that `build` accepts, in catalogue order."""
-    # Importing the families imports torch.
-    return list(dict.fromkeys([*_built_in(), *(_entries() if _outside() else ())]))
+    # Importing the families imports torch, so they are not asked unless another package has one.
+    if any(not point.value.startswith("vernier.") for point in entry_points(group=GROUP)):
+        return list({**_built_in(), **_entries()})
+    return list(_built_in())
 
 
 def describe() -> list[ModelInfo]:
@@ -72,21 +68,34 @@ def describe() -> list[ModelInfo]:
     return [info(name) for name in names()]
 
 
-@cache
 def info(name: str) -> ModelInfo:
     """Look up the entry called `name`. Raises ConfigError with similar names if there is none."""
     if name in _built_in():
         return _built_in()[name]
-    if name in names():
+    if is_outside(name) or name in names():
         from .trace import describe_entry
 
-        return describe_entry(_entries()[name][0])
+        return describe_entry(entry_of(name)[0])
     raise ConfigError(f"Unknown model {name!r}. {did_you_mean(name, names())} `vernier models` lists all.")
 
 
 def entry_of(name: str) -> tuple[Entry, Family]:
     """The declaration of the model called `name`, and its family. Raises ConfigError if there is none."""
+    if is_outside(name):
+        return _find_outside(name)
     return _entries()[name if name in _entries() else info(name).name]
+
+
+def is_outside(name: str) -> bool:
+    """Whether a name means a model of another code base: `timm:resnet18`, `mynets:Net`, `train.py:Net(width=32)`."""
+    return is_own(name)
+
+
+def _find_outside(name: str) -> tuple[Entry, Family]:
+    # Not cached here: a file of a user may have changed since.
+    origin = OWN_MODELS if names_code(name) else name.partition(":")[0]
+    outside: tuple[Entry, Family] = load_plugin(MODEL_ORIGINS, "model.name", origin, Model().name)(name)
+    return outside
 
 
 def families() -> list[Family]:
@@ -96,11 +105,14 @@ def families() -> list[Family]:
 
 def is_detector(name: str) -> bool:
     """Whether the model called `name` finds objects; otherwise it tells classes."""
-    return info(name).detector
+    # Outside models tell classes; their code does not run for this answer, as it would for `info`.
+    return not is_outside(name) and info(name).detector
 
 
 def shown_name(spec: Model) -> str:
     """The model's name with everything about it that is not as published: `resnet50, width 32`."""
+    if is_outside(spec.name):
+        return spec.name
     entry = info(spec.name)
     parts = [spec.name]
     if spec.width not in (None, entry.width):
@@ -109,6 +121,8 @@ def shown_name(spec: Model) -> str:
         parts.append(f"{spec.stem} stem")
     if spec.blurpool:
         parts.append("blur pooling")
+    if spec.padding != "torch":
+        parts.append(f"{spec.padding} padding")
     if spec.box_sizes:
         parts.append(f"box sizes {', '.join(f'{size:g}' for size in spec.box_sizes)}")
     return ", ".join(parts)

@@ -2,16 +2,19 @@
 
 A family is a `Family` in one file (`resnet`, `convnext`, `airbench`, `ssd`) and one entry point of the group
 `vernier.models`; outside packages offer theirs in the same way. Modules that it builds have `options`, and a `layout`
-with the places of stem, stages and head. Imports no torch. Families are found in `catalogue`, their layers are counted
-in `trace`.
+with the places of stem, stages and head. Any other module is an outside model: an entry point of the group
+`vernier.model_origins` finds it by a name such as `mynets:Net`, and gives it a layout. Imports no torch. Families are
+found in `catalogue`, their layers are counted in `trace`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from vernier.config import Model
+from vernier.config import Data, Model
 from vernier.frozen import frozen
 
 if TYPE_CHECKING:
@@ -49,8 +52,9 @@ class Options:
     """Stochastic depth: probability that a sample skips the last block; earlier blocks linearly less."""
     blurpool: bool = False
     """Blur (3x3 binomial) before every strided convolution with at least 16 input channels, as FFCV's rn50 does."""
-    bn_momentum: float = 0.1
-    bn_eps: float = 1e-5
+    padding: str = "torch"
+    """Of strided layers. `tf`: TensorFlow's SAME, more at the right and bottom; `tf-fixed`: not in convolutions of the
+    backbone."""
 
 
 def _within(name: str, layers: Iterable[str]) -> bool:
@@ -78,6 +82,9 @@ class Layout:
     """Stem and stages are in the submodule `backbone`."""
     variant: str = ""
     """Distinguishes models whose weights have the same names and shapes."""
+    outside: bool = False
+    """A module that knows nothing of this contract: it may draw from PyTorch's generator, its batch norms may follow
+    another layer than the one that is registered before them, and its names of layers are its own."""
 
     @property
     def head_depth(self) -> int:
@@ -87,7 +94,7 @@ class Layout:
     @property
     def lowest(self) -> tuple[str, ...]:
         """The layers of the stem and of the first stage."""
-        return tuple(self._full(name) for name in (*self.stem, *self.stages[0]))
+        return tuple(self._full(name) for name in (*self.stem, *chain(*self.stages[:1])))
 
     def depth_of(self, name: str) -> int:
         """The number of the part that a parameter belongs to."""
@@ -100,7 +107,8 @@ class Layout:
         for layers, count in zip(self.stages, self.blocks, strict=True):
             if _within(inner, layers):
                 block = inner.removeprefix(f"{layers[0]}.").partition(".")[0]
-                return depth + (int(block) if block.isdecimal() else 0)
+                # A stage of one block may number what is inside of it.
+                return depth + (min(int(block), count - 1) if block.isdecimal() else 0)
             depth += count
         return depth
 
@@ -114,6 +122,7 @@ class Layout:
             return self.head_depth
         parts = 0
         for layers, count in zip((self.stem, *self.stages), (1, *self.blocks), strict=True):
+            # A part behind one that is trained passes gradients on, so it counts as trained.
             if not all(self._full(layer).startswith(freeze) for layer in layers):
                 break
             parts += count
@@ -142,14 +151,14 @@ class Naming:
     renames: tuple[tuple[str, str], ...] = ()
     """Regular expressions and what replaces them; all are applied, in order."""
     dropped: str = ""
-    """A regular expression for tensors that are no weights."""
+    """A regular expression for tensors that are not weights."""
     needs: tuple[tuple[str, Any], ...] = ()
     """Options that the model must have for these weights."""
 
 
 @frozen
 class Described:
-    """What is declared about a model."""
+    """The declared properties of a model."""
 
     name: str
     family: str
@@ -162,6 +171,17 @@ class Described:
     """Its own `Options.width`, as published."""
     stem: str = ""
     """Its own `Options.stem`, if it has that option."""
+    any_px: bool = False
+    """Made for no certain image size: a recipe keeps its own."""
+    preparation: tuple[tuple[str, Any], ...] = ()
+    """Settings of `data` with which it was published, besides the image size."""
+
+    def prepare(self, data: Data) -> Data:
+        """The same data at the image size of the model, prepared as it was published."""
+        if self.any_px:
+            return data
+        sized = replace(data, image_px=self.input_px, eval_px=0, eval_short_side_px=0)
+        return replace(sized, **dict(self.preparation))
 
 
 @frozen
@@ -191,10 +211,6 @@ class ModelInfo(Described):
         return self.layout.detector
 
 
-def _unknown_to_torchvision(spec: Model, channels: int) -> str:
-    return "torchvision has no such model"
-
-
 @frozen
 class Family:
     """The models of one file."""
@@ -204,7 +220,7 @@ class Family:
     """The fields of `Options` that have an effect, besides classes and channels."""
     namings: tuple[Naming, ...] = ()
     """Of third-party weights; the first whose marker occurs is used."""
-    why_not_torchvision: Callable[[Model, int], str] = _unknown_to_torchvision
+    why_not_torchvision: Callable[[Model, int], str] = lambda spec, channels: "torchvision has no such model"
     """Why torchvision cannot build the model with these settings and channels; empty if it can."""
 
 
@@ -221,8 +237,10 @@ class LearnsFromImages(Protocol):
 
 def layout_of(model: nn.Module) -> Layout:
     """The layout of a built model. Of a module without one, all layers are the head."""
-    layout = getattr(model, "layout", None)
-    return layout if isinstance(layout, Layout) else Layout(stem=(), stages=(), blocks=(), classifier="")
+    # A module of a user may have a `layout` that is something else.
+    known = (getattr(model, name, None) for name in ("outside_layout", "layout"))
+    bare = Layout(stem=(), stages=(), blocks=(), classifier="")
+    return next((layout for layout in known if isinstance(layout, Layout)), bare)
 
 
 def name_of(model: nn.Module) -> str:

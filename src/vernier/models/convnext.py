@@ -29,7 +29,7 @@ _LAYOUT = Layout(
 )
 
 
-class ChannelNorm(nn.LayerNorm):
+class _ChannelNorm(nn.LayerNorm):
     """Layer norm over the channels of [N, C, H, W]."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class _Permute(nn.Module):
         return x.permute(self.axes)
 
 
-class Block(Recomputing):
+class _Block(Recomputing):
     """A 7x7 depthwise convolution, then two linear layers per pixel, the first four times as wide, and a shortcut."""
 
     def __init__(self, channels: int, drop_path: float) -> None:
@@ -78,18 +78,18 @@ class ConvNext(Recomputing):
         super().__init__()
         self.options, self.layout = options, _LAYOUT
         channels = options.width or _WIDTH
-        stem = nn.Sequential(nn.Conv2d(options.in_channels, channels, 4, stride=4), ChannelNorm(channels, eps=_EPS))
+        stem = nn.Sequential(nn.Conv2d(options.in_channels, channels, 4, stride=4), _ChannelNorm(channels, eps=_EPS))
         parts: list[nn.Module] = [stem]
         for count, end in zip(_BLOCKS, accumulate(_BLOCKS), strict=True):
             if end > count:
-                parts.append(nn.Sequential(ChannelNorm(channels, eps=_EPS), nn.Conv2d(channels, 2 * channels, 2, 2)))
+                parts.append(nn.Sequential(_ChannelNorm(channels, eps=_EPS), nn.Conv2d(channels, 2 * channels, 2, 2)))
                 channels *= 2
             # Linear from 0 at the first block, as the authors have it.
             rates = (options.drop_path * number / (sum(_BLOCKS) - 1) for number in range(end - count, end))
-            parts.append(nn.Sequential(*(Block(channels, rate) for rate in rates)))
+            parts.append(nn.Sequential(*(_Block(channels, rate) for rate in rates)))
         self.features = nn.Sequential(*parts)
         self.classifier = nn.Sequential(
-            ChannelNorm(channels, eps=_EPS), nn.Flatten(1), nn.Linear(channels, options.num_classes)
+            _ChannelNorm(channels, eps=_EPS), nn.Flatten(1), nn.Linear(channels, options.num_classes)
         )
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
@@ -145,9 +145,9 @@ _NAMINGS = (
 
 
 def _why_not_torchvision(spec: Model, channels: int) -> str:
-    if spec.width not in (None, _WIDTH):
-        return f"its width is {spec.width}, torchvision's is {_WIDTH}"
-    return "" if channels == 3 else "torchvision's takes images of 3 channels"
+    if spec.width in (None, _WIDTH) and channels == 3:
+        return ""
+    return f"torchvision's is {_WIDTH} wide and takes images of 3 channels"
 
 
 FAMILY = Family(

@@ -14,7 +14,9 @@ from itertools import groupby
 from operator import attrgetter
 
 from vernier.config import Model
+from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import given
 
 from .catalogue import Row, figures, info
 from .contract import Described, Options
@@ -67,7 +69,7 @@ class Cost:
 def cost(name: str, options: Options, px: int) -> Cost:
     """Count the cost of a model with these options, for one image of `px` x `px` pixels."""
     entry = info(name)
-    row = figures()["costs"].get(key_of(entry, options, px))
+    row = figures()["costs"].get(_key_of(entry, options, px))
     if row is not None:
         return _with_classes(_decode(row), options.num_classes, entry.classes)
     from .trace import count
@@ -76,7 +78,10 @@ def cost(name: str, options: Options, px: int) -> Cost:
 
 
 def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cost:
-    """Count the cost of a recipe's model for `classes` classes; 0: with the catalogue's outputs."""
+    """Count the cost of a recipe's model for `classes` classes; 0: with the catalogue's outputs. Raises ConfigError."""
+    # Settings that were read from a run, for a report, are not checked as those of a training run are.
+    if channels < 1:
+        raise ConfigError(f"{given('data.mean', ())} has no value, and so the images no channel.")
     entry = info(spec.name)
     # A detector has one more output, for the background.
     outputs = classes + entry.detector + spec.unused_outputs if classes else 0
@@ -91,7 +96,7 @@ def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cos
     return cost(spec.name, options, px)
 
 
-def key_of(entry: Described, options: Options, px: int) -> str:
+def _key_of(entry: Described, options: Options, px: int) -> str:
     """The name of a cost in `catalogue.json`: the model, the image size, and options that are not the model's own."""
     own = {"num_classes": options.num_classes, "image_px": options.image_px, "width": entry.width, "stem": entry.stem}
     other = [

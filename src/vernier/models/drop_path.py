@@ -1,4 +1,4 @@
-"""Stochastic depth: in training, single samples skip single residual branches.
+"""Stochastic depth: in training, each sample skips some residual branches at random.
 
 The choices are drawn on the host, so they are the same on every device. `PathMasks` draws those of a whole training
 step ahead and sends them to the device in one copy, which nothing has to wait for.
@@ -33,6 +33,7 @@ class DropPath(nn.Module):
 
     def draw(self, out: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Fill `out`, on the host, with 0 for branches that are skipped and 1 / (1 - rate) for the others."""
+        # Scaled up, so that the mean over all masks is the branch of evaluation.
         keep = 1.0 - self.rate
         return out.bernoulli_(keep, generator=generator).div_(keep)
 

@@ -69,7 +69,7 @@ def join_some(items: Iterable[str], separator: str = ", ", limit: int = 5) -> st
 
 @frozen
 class Report:
-    """How weights were made to fit a model."""
+    """Renamed, dropped and missing names of weights that were fitted to a model."""
 
     source: str
     """The code base recognized by its names: torchvision, nvidia-dle, mlperf-ssd, ...; or `unknown`."""
@@ -108,6 +108,12 @@ def translate(state: Mapping[str, Tensor], *, detector: bool = False) -> tuple[S
         needs=naming.needs,
     )
     return {new: state[old] for old, new in new_names.items()}, report
+
+
+def keep_names(state: Mapping[str, Tensor], own: Iterable[str]) -> tuple[State, Report]:
+    """Weights of an outside model, with its own names: a prefix that looks like a wrapper's can be a part of them."""
+    wrapped = {_WRAPPERS.sub("", name): name for name in own}
+    return {wrapped.get(n, n): tensor for n, tensor in strip(state).items()}, Report(source="its own", renamed={})
 
 
 def _new_names(state: State) -> tuple[Naming, dict[str, str]]:

@@ -1,15 +1,20 @@
 """Activation checkpointing: parts of a model that run again in the backward pass.
 
 A part that runs again computes the same values: batch norms use the batch's statistics, and the masks of stochastic
-depth are those of the step (`drop_path.PathMasks`). The blocks of every family derive from `Recomputing`.
+depth are those of the step (`drop_path.PathMasks`). The blocks of every family derive from `Recomputing`; those of an
+outside model are found by its layout, and the random state is kept for them.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+
+from .contract import layout_of
 
 
 class Recomputing(nn.Module):
@@ -19,20 +24,10 @@ class Recomputing(nn.Module):
 
     def in_part(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """`part(x)`, of which only `x` is kept for the backward pass where this module recomputes."""
-        if not self.recomputes or not torch.is_grad_enabled():
+        if not self.recomputes:
             return part(x)
-        if torch.compiler.is_compiling():  # compiled code updates statistics in the forward pass only
-            # No random state to preserve: masks of stochastic depth are drawn before the step, nothing else is random.
-            compiled: Tensor = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
-            return compiled
-        output: Tensor = checkpoint(
-            part,
-            x,
-            use_reentrant=False,
-            preserve_rng_state=False,
-            # Contexts of the first run and of the recomputation, which must not update statistics a second time.
-            context_fn=lambda: (nullcontext(), _unchanged_statistics(self)),
-        )
+        # No random state to preserve: masks of stochastic depth are drawn before the step, nothing else is random.
+        output: Tensor = _run_again(self, part, x, preserve_rng_state=False)
         return output
 
 
@@ -41,6 +36,22 @@ def recompute_activations(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, Recomputing):
             module.recomputes = True
+    layout = layout_of(model)
+    for name in (stage[0] for stage in layout.stages if layout.outside):
+        stage = model.get_submodule(name)
+        for block in stage.children() if isinstance(stage, nn.Sequential | nn.ModuleList) else (stage,):
+            block.forward = partial(_run_again, block, block.forward)
+
+
+def _run_again(block: nn.Module, part: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+    """`part(*inputs)`, of which only the inputs are kept for the backward pass; `options` are also those of PyTorch."""
+    if not torch.is_grad_enabled():
+        options.pop("preserve_rng_state", None)
+        return part(*inputs, **options)
+    if not torch.compiler.is_compiling():  # compiled code updates statistics in the forward pass only
+        # Contexts of the first run and of the recomputation, which must not update statistics a second time.
+        options["context_fn"] = lambda: (nullcontext(), _unchanged_statistics(block))
+    return checkpoint(part, *inputs, use_reentrant=False, **options)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ translation. The forward pass has no branch that depends on data, so it traces a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -20,15 +20,15 @@ from torch.nn import functional
 from vernier.config import Model
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.wording import plural
 
+from .catalogue import shown_name
 from .contract import Entry, Family, Layout, Naming, Options
 from .drop_path import DropPath
 from .recomputing import Recomputing
 
 _BLUR_MIN_CHANNELS = 16
 """FFCV blurs only in front of strided convolutions with at least this many input channels: all but the stem."""
-_TORCHVISION_WIDTH, _TORCHVISION_STAGES = 64, 4
+
 HEAD = "fc"
 """The name of the classifier."""
 
@@ -60,11 +60,6 @@ class Arch:
     def expansion(self) -> int:
         return 4 if self.block == "bottleneck" else 1
 
-    @property
-    def strides(self) -> list[int]:
-        """Stride of the first block of every stage."""
-        return [1] + [2] * (len(self.blocks) - 2) + [self.last_stride]
-
 
 def layout_of_arch(arch: Arch) -> Layout:
     """Where the layers of a residual model without a head are."""
@@ -77,16 +72,6 @@ def layout_of_arch(arch: Arch) -> Layout:
         classifier="",
         variant=("v1.5" if arch.stride_in == "3x3" else "v1") if twins else "",
     )
-
-
-def inner_channels(arch: Arch, planes: int) -> int:
-    """Channels of the 3x3 convolution in a bottleneck of nominal width `planes` (64 in ResNet's first stage)."""
-    inner = planes * arch.group_width * arch.groups // 64
-    if inner == 0 or inner % arch.groups:
-        raise ConfigError(
-            f"At width {planes}, {inner} channels do not divide into {arch.groups} groups. Set model.width to 64."
-        )
-    return inner
 
 
 class BlurConv2d(nn.Conv2d):
@@ -107,7 +92,31 @@ class BlurConv2d(nn.Conv2d):
         return super().forward(functional.conv2d(input, self.blur, padding=1, groups=self.in_channels))
 
 
-class PadShortcut(nn.Module):
+def _pad_same(images: Tensor, kernel: int, stride: int) -> Tensor:
+    """Pad with zeros as TensorFlow's SAME: what one side gets more goes to the right and to the bottom."""
+    ends: list[int] = []
+    for size in (images.shape[3], images.shape[2]):  # `pad` lists the last dimension first
+        total = max(0, (-(-size // stride) - 1) * stride + kernel - size)
+        ends += [total // 2, total - total // 2]
+    return functional.pad(images, ends)
+
+
+class SameConv2d(nn.Conv2d):
+    """A strided convolution that pads as TensorFlow's SAME; `padding` is 0."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(_pad_same(input, self.kernel_size[0], self.stride[0]))
+
+
+class _SamePool(nn.MaxPool2d):
+    """The pool of the stem, padded as TensorFlow's SAME. Zeros do no harm: it follows a ReLU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        pooled: Tensor = super().forward(_pad_same(input, 3, 2))
+        return pooled
+
+
+class _PadShortcut(nn.Module):
     """The paper's option A: keep every `stride`-th pixel and add zero channels on both sides; no parameters."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
@@ -121,7 +130,7 @@ class PadShortcut(nn.Module):
         return functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, *self.channels))
 
 
-class SqueezeExcite(nn.Module):
+class _SqueezeExcite(nn.Module):
     """Scales every channel by a factor from 0 to 1, computed from the means of all channels (Hu et al. 2018)."""
 
     def __init__(self, channels: int, squeeze: int) -> None:
@@ -142,21 +151,19 @@ class _Layers:
 
     def conv(self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
         blur = self.options.blurpool and stride > 1 and in_channels >= _BLUR_MIN_CHANNELS
+        same = self.options.padding == "tf" and kernel > 1 and stride > 1 and not blur
+        kind: type[nn.Conv2d] = SameConv2d if same else BlurConv2d if blur else nn.Conv2d
+        padding = 0 if same else kernel // 2
         # No bias in any convolution: the batch norm behind it has one.
-        return (BlurConv2d if blur else nn.Conv2d)(
-            in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
-        )
-
-    def norm(self, channels: int) -> nn.BatchNorm2d:
-        return nn.BatchNorm2d(channels, eps=self.options.bn_eps, momentum=self.options.bn_momentum)
+        return kind(in_channels, out_channels, kernel, stride=stride, padding=padding, groups=groups, bias=False)
 
     def shortcut(self, arch: Arch, in_channels: int, out_channels: int, stride: int) -> nn.Module | None:
         """The layer that brings the block's input to the shape of its output; None if it has that shape already."""
         if stride == 1 and in_channels == out_channels:
             return None
         if arch.shortcut == "pad":
-            return PadShortcut(in_channels, out_channels, stride)
-        return nn.Sequential(self.conv(in_channels, out_channels, 1, stride=stride), self.norm(out_channels))
+            return _PadShortcut(in_channels, out_channels, stride)
+        return nn.Sequential(self.conv(in_channels, out_channels, 1, stride=stride), nn.BatchNorm2d(out_channels))
 
 
 class _Block(Recomputing):
@@ -186,7 +193,7 @@ class _Block(Recomputing):
         return summed
 
 
-class BasicBlock(_Block):
+class _BasicBlock(_Block):
     """Two 3x3 convolutions."""
 
     def __init__(
@@ -194,9 +201,9 @@ class BasicBlock(_Block):
     ) -> None:
         super().__init__(drop_path)
         self.conv1 = layers.conv(in_channels, planes, 3, stride=stride)
-        self.bn1 = layers.norm(planes)
+        self.bn1 = nn.BatchNorm2d(planes)
         self.conv2 = layers.conv(planes, planes, 3)
-        self.bn2 = layers.norm(planes)
+        self.bn2 = nn.BatchNorm2d(planes)
         self.downsample = layers.shortcut(arch, in_channels, planes, stride)
 
     def branch(self, x: Tensor) -> Tensor:
@@ -205,24 +212,28 @@ class BasicBlock(_Block):
         return last
 
 
-class Bottleneck(_Block):
+class _Bottleneck(_Block):
     """1x1 down, 3x3 (grouped in ResNeXt), 1x1 up, and squeeze-and-excitation if the architecture has it."""
 
     def __init__(
         self, layers: _Layers, arch: Arch, in_channels: int, planes: int, stride: int, drop_path: float
     ) -> None:
-        inner, out_channels = inner_channels(arch, planes), planes * arch.expansion
+        inner, out_channels = planes * arch.group_width * arch.groups // 64, planes * arch.expansion
+        if inner == 0 or inner % arch.groups:
+            raise ConfigError(
+                f"At width {planes}, {inner} channels do not divide into {arch.groups} groups. Set model.width to 64."
+            )
         # v1.5 ("3x3") or v1. A 1x1 with stride 2 ignores three quarters of its inputs; a 3x3 reads all of them.
         first, second = (1, stride) if arch.stride_in == "3x3" else (stride, 1)
         super().__init__(drop_path)
         # In torchvision's order. Another order changes the state dict, and the random weights that a seed gives.
         self.conv1 = layers.conv(in_channels, inner, 1, stride=first)
-        self.bn1 = layers.norm(inner)
+        self.bn1 = nn.BatchNorm2d(inner)
         self.conv2 = layers.conv(inner, inner, 3, stride=second, groups=arch.groups)
-        self.bn2 = layers.norm(inner)
+        self.bn2 = nn.BatchNorm2d(inner)
         self.conv3 = layers.conv(inner, out_channels, 1)
-        self.bn3 = layers.norm(out_channels)
-        self.se = SqueezeExcite(out_channels, arch.squeeze) if arch.squeeze else None
+        self.bn3 = nn.BatchNorm2d(out_channels)
+        self.se = _SqueezeExcite(out_channels, arch.squeeze) if arch.squeeze else None
         self.downsample = layers.shortcut(arch, in_channels, out_channels, stride)
 
     def branch(self, x: Tensor) -> Tensor:
@@ -240,7 +251,7 @@ _POOLS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Trunk(Recomputing):
-    """A residual model without its head: images [N, in_channels, H, W] to features. Weights are not initialised."""
+    """A residual model without its head: images [N, in_channels, H, W] to features. Weights are not initialized."""
 
     def __init__(self, arch: Arch, options: Options) -> None:
         super().__init__()
@@ -250,9 +261,10 @@ class Trunk(Recomputing):
         stem = arch.stem if options.stem == "default" else options.stem
         small = stem != "imagenet"
         self.conv1 = layers.conv(options.in_channels, width, 3 if small else 7, stride=1 if small else 2)
-        self.bn1 = layers.norm(width)
+        self.bn1 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
-        self.maxpool = _POOLS[stem]()
+        same = options.padding != "torch" and not small
+        self.maxpool = _SamePool(3, stride=2) if same else _POOLS[stem]()
         for number, stage in enumerate(_stages(layers, arch, width, options.drop_path), start=1):
             self.add_module(f"layer{number}", stage)
         self.out_channels = width * 2 ** (len(arch.blocks) - 1) * arch.expansion
@@ -304,8 +316,8 @@ def initialise(model: nn.Module, init: str, *, zero_gamma: bool) -> None:
     # After the loop above, which sets every scale to 1. Goyal et al. 2017: blocks start as the identity.
     if zero_gamma:
         for module in model.modules():
-            if isinstance(module, BasicBlock | Bottleneck):
-                last_norm = module.bn3 if isinstance(module, Bottleneck) else module.bn2
+            if isinstance(module, _BasicBlock | _Bottleneck):
+                last_norm = module.bn3 if isinstance(module, _Bottleneck) else module.bn2
                 nn.init.zeros_(last_norm.weight)
 
 
@@ -319,8 +331,8 @@ def _initialise_conv(weight: Tensor, init: str) -> None:
 
 
 def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[nn.Sequential]:
-    block = Bottleneck if arch.block == "bottleneck" else BasicBlock
-    strides = arch.strides
+    block = _Bottleneck if arch.block == "bottleneck" else _BasicBlock
+    strides = [1] + [2] * (len(arch.blocks) - 2) + [arch.last_stride]  # of the first block of every stage
     stages, channels, number = [], width, 0
     for index, count in enumerate(arch.blocks):
         planes, blocks = width * 2**index, []
@@ -370,120 +382,61 @@ _NAMINGS = (
 )
 
 
-def names_in_order(sides: Sequence[int]) -> tuple[list[str], list[str]] | None:
-    """Names of convolutions and norms, from the sides of the kernels in TensorFlow's order of creation.
-
-    A stage begins with a projection, 1x1, which is created before the block it belongs to; the first stage of
-    models with basic blocks has none. None for kernels that are not those of a residual model.
-    """
-    basic = list(sides[1:2]) == [3]
-    block_sides = [3, 3] if basic else [1, 3, 1]
-    convolutions, norms = ["conv1"], ["bn1"]
-    # A projection starts a stage, so bottlenecks start before the first one and basic blocks are in it already.
-    stage, block, at = (1, 0, 1) if basic else (0, 0, 1)
-    while at < len(sides):
-        if list(sides[at : at + len(block_sides)]) != block_sides:
-            stage, block = stage + 1, 0
-            convolutions.append(f"layer{stage}.0.downsample.0")
-            norms.append(f"layer{stage}.0.downsample.1")
-            at += 1
-        if list(sides[at : at + len(block_sides)]) != block_sides:
-            return None
-        for number in range(1, len(block_sides) + 1):
-            convolutions.append(f"layer{stage}.{block}.conv{number}")
-            norms.append(f"layer{stage}.{block}.bn{number}")
-        at, block = at + len(block_sides), block + 1
-    return convolutions, norms
-
-
 def _why_not_torchvision(spec: Model, channels: int) -> str:
     """What torchvision's ResNet is not, or cannot be built as: weights would be wrong there, or not load."""
     arch = _ARCHS[spec.name]
-    stem = arch.stem if spec.stem == "default" else spec.stem
-    width = spec.width or arch.width
-    differences = {
-        "its stride is in the first 1x1 (v1)": arch.block == "bottleneck" and arch.stride_in != "3x3",
-        "its stem is for small images": stem != "imagenet",
-        "its shortcuts have no weights": arch.shortcut != "projection",
-        "it blurs before strides": spec.blurpool,
-        "it has squeeze-and-excitation": arch.squeeze,
-        f"its width is {width}, torchvision's is {_TORCHVISION_WIDTH}": width != _TORCHVISION_WIDTH,
-        f"it has {len(arch.blocks)} stages, torchvision's have 4": len(arch.blocks) != _TORCHVISION_STAGES,
-        f"it takes images of {plural(channels, 'channel')}, torchvision's take 3": channels != 3,
-    }
-    return next((text for text, applies in differences.items() if applies), "")
+    if arch.stem != "imagenet" or arch.squeeze or layout_of_arch(arch).variant == "v1":
+        return "torchvision has no such model"
+    if shown_name(spec) != spec.name:
+        return f"torchvision's is {spec.name} as published"
+    return "" if channels == 3 else "torchvision's takes images of 3 channels"
 
 
 # -------------------------------------------------------------------------------------------------------------- models
 
 
-def _basic(*blocks: int, **shape: Any) -> Arch:
-    return Arch(block="basic", blocks=blocks, **shape)
-
-
-def _bottleneck(*blocks: int, **shape: Any) -> Arch:
-    return Arch(block="bottleneck", blocks=blocks, **shape)
-
-
-def _small(blocks: int, shortcut: Literal["projection", "pad"] = "projection") -> Arch:
-    return _basic(blocks, blocks, blocks, width=16, shortcut=shortcut, stem="small")
-
-
-def _next(*blocks: int, groups: int, group_width: int, squeeze: int = 0) -> Arch:
-    return _bottleneck(*blocks, groups=groups, group_width=group_width, squeeze=squeeze)
-
-
-_V15 = "bottlenecks, stride in the 3x3 (v1.5: torchvision, NVIDIA, Habana)"
-_V1 = "bottlenecks, stride in the first 1x1 (He et al. 2015)"
-_SAME = "the same model as {}: basic blocks have only one form"
 _CIFAR = "He et al. 2015 section 4.2: 16/32/64 channels, parameter-free shortcuts"
 _SMALL = "basic blocks in three stages for small images, projection shortcuts"
 _NVIDIA = "grouped 3x3, 32 groups of 4 (NVIDIA's and Habana's ResNeXt-101)"
 _SQUEEZE = "resnext101-32x4d with NVIDIA's squeeze-and-excitation, 16 wide in every block"
-# Family, image size, classes, and rows of name, architecture and summary.
-_FAMILIES: tuple[tuple[str, int, int, tuple[tuple[str, Arch, str], ...]], ...] = (
-    (
-        "resnet",
-        224,
-        1000,
-        (
-            ("resnet18", _basic(2, 2, 2, 2), "basic blocks"),
-            ("resnet34", _basic(3, 4, 6, 3), "basic blocks"),
-            ("resnet50", _bottleneck(3, 4, 6, 3), _V15),
-            ("resnet101", _bottleneck(3, 4, 23, 3), _V15),
-            ("resnet152", _bottleneck(3, 8, 36, 3), _V15),
-        ),
-    ),
-    (
-        "resnet-v1",
-        224,
-        1000,
-        (
-            ("resnet18-v1", _basic(2, 2, 2, 2), _SAME.format("resnet18")),
-            ("resnet34-v1", _basic(3, 4, 6, 3), _SAME.format("resnet34")),
-            ("resnet50-v1", _bottleneck(3, 4, 6, 3, stride_in="1x1"), _V1),
-            ("resnet101-v1", _bottleneck(3, 4, 23, 3, stride_in="1x1"), _V1),
-            ("resnet152-v1", _bottleneck(3, 8, 36, 3, stride_in="1x1"), _V1),
-        ),
-    ),
-    (
-        "resnext",
-        224,
-        1000,
-        (
-            ("resnext50-32x4d", _next(3, 4, 6, 3, groups=32, group_width=4), "grouped 3x3, 32 groups of 4"),
-            ("resnext101-32x4d", _next(3, 4, 23, 3, groups=32, group_width=4), _NVIDIA),
-            ("resnext101-32x8d", _next(3, 4, 23, 3, groups=32, group_width=8), "grouped 3x3, 32 groups of 8"),
-            ("resnext101-64x4d", _next(3, 4, 23, 3, groups=64, group_width=4), "grouped 3x3, 64 groups of 4"),
-            ("se-resnext101-32x4d", _next(3, 4, 23, 3, groups=32, group_width=4, squeeze=16), _SQUEEZE),
-        ),
-    ),
-    ("resnet-cifar", 32, 10, tuple((f"resnet{6 * n + 2}-cifar", _small(n, "pad"), _CIFAR) for n in (3, 5, 7, 9, 18))),
-    ("resnet-small", 32, 10, tuple((f"resnet{6 * n + 2}-small", _small(n), _SMALL) for n in (1, 2, 3))),
-)
-_ARCHS = {name: arch for *_, rows in _FAMILIES for name, arch, _ in rows}
+_PUBLISHED = {
+    "resnet18": Arch(block="basic", blocks=(2, 2, 2, 2)),
+    "resnet34": Arch(block="basic", blocks=(3, 4, 6, 3)),
+    "resnet50": Arch(block="bottleneck", blocks=(3, 4, 6, 3)),
+    "resnet101": Arch(block="bottleneck", blocks=(3, 4, 23, 3)),
+    "resnet152": Arch(block="bottleneck", blocks=(3, 8, 36, 3)),
+}
+_V15 = "bottlenecks, stride in the 3x3 (v1.5: torchvision, NVIDIA, Habana)"
+_V1 = "bottlenecks, stride in the first 1x1 (He et al. 2015)"
+_SAME = "the same model as {}: basic blocks have only one form"
 
-RESIDUAL_OPTIONS = ("init", "zero_gamma", "stem", "width", "drop_path", "blurpool", "bn_momentum", "bn_eps")
+
+def _grouped(published: str, groups: int, group_width: int, squeeze: int = 0) -> Arch:
+    return replace(_PUBLISHED[published], groups=groups, group_width=group_width, squeeze=squeeze)
+
+
+def _small(blocks: int, shortcut: Literal["projection", "pad"]) -> Arch:
+    return Arch(block="basic", blocks=(blocks,) * 3, width=16, shortcut=shortcut, stem="small")
+
+
+# Family, name, architecture and summary.
+_MODELS: tuple[tuple[str, str, Arch, str], ...] = (
+    *(("resnet", n, arch, "basic blocks" if arch.block == "basic" else _V15) for n, arch in _PUBLISHED.items()),
+    *(
+        ("resnet-v1", f"{n}-v1", replace(arch, stride_in="1x1"), _SAME.format(n) if arch.block == "basic" else _V1)
+        for n, arch in _PUBLISHED.items()
+    ),
+    ("resnext", "resnext50-32x4d", _grouped("resnet50", 32, 4), "grouped 3x3, 32 groups of 4"),
+    ("resnext", "resnext101-32x4d", _grouped("resnet101", 32, 4), _NVIDIA),
+    ("resnext", "resnext101-32x8d", _grouped("resnet101", 32, 8), "grouped 3x3, 32 groups of 8"),
+    ("resnext", "resnext101-64x4d", _grouped("resnet101", 64, 4), "grouped 3x3, 64 groups of 4"),
+    ("resnext", "se-resnext101-32x4d", _grouped("resnet101", 32, 4, squeeze=16), _SQUEEZE),
+    *(("resnet-cifar", f"resnet{6 * n + 2}-cifar", _small(n, "pad"), _CIFAR) for n in (3, 5, 7, 9, 18)),
+    *(("resnet-small", f"resnet{6 * n + 2}-small", _small(n, "projection"), _SMALL) for n in (1, 2, 3)),
+)
+_ARCHS = {name: arch for _, name, arch, _ in _MODELS}
+
+RESIDUAL_OPTIONS = ("init", "zero_gamma", "stem", "width", "drop_path", "blurpool", "padding")
 
 FAMILY = Family(
     models=tuple(
@@ -491,14 +444,13 @@ FAMILY = Family(
             name=name,
             family=family,
             summary=summary,
-            input_px=px,
-            classes=classes,
+            input_px=224 if arch.stem == "imagenet" else 32,
+            classes=1000 if arch.stem == "imagenet" else 10,
             width=arch.width,
             stem=arch.stem,
             build=partial(ResNet, arch),
         )
-        for family, px, classes, rows in _FAMILIES
-        for name, arch, summary in rows
+        for family, name, arch, summary in _MODELS
     ),
     options=RESIDUAL_OPTIONS,
     namings=_NAMINGS,

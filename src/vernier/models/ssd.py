@@ -22,7 +22,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
 from .contract import Entry, Family, Naming, Options
-from .resnet import RESIDUAL_OPTIONS, Arch, Trunk, initialise, layout_of_arch
+from .resnet import RESIDUAL_OPTIONS, Arch, SameConv2d, Trunk, initialise, layout_of_arch
 
 _LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its border
 _MIN_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last memory (torch 2.13, CPU)
@@ -30,8 +30,8 @@ _STEMS = {"imagenet": 4, "small": 1, "small-pool": 2}  # factor by which each re
 
 
 @frozen
-class SsdSpec:
-    """The shape of a single-shot detector, for any image size; `levels` computes the levels for one.
+class _Spec:
+    """The shape of a single-shot detector, for any image size; `_levels` computes the levels for one.
 
     Each level after the backbone's halves the grid while it has more than five cells per side, then removes two cells
     while there are three: at 300 pixels 38, 19, 10, 5, 3, 1. Default boxes are fractions of the image and grow with it.
@@ -54,7 +54,7 @@ class SsdSpec:
 
 
 @frozen
-class Level:
+class _Level:
     """One resolution of a detector, with its default boxes."""
 
     grid: int
@@ -75,12 +75,8 @@ class Level:
         pairs = [(self.size * math.sqrt(r), self.size / math.sqrt(r)) for r in self.ratios]
         return [(self.size, self.size), (between, between)] + [box for w, h in pairs for box in ((w, h), (h, w))]
 
-    @property
-    def boxes(self) -> int:
-        return self.grid**2 * len(self.shapes)
 
-
-def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[Level, ...]:
+def _levels(arch: Arch, spec: _Spec, px: int, stem: str = "default") -> tuple[_Level, ...]:
     """Compute the levels for images of `px` pixels per side. Raises ConfigError if there is no room for two."""
     stem = arch.stem if stem == "default" else stem
     grid, stride = (px // 2 if stem == "small-pool" else math.ceil(px / _STEMS[stem])), _STEMS[stem]
@@ -97,7 +93,7 @@ def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[L
         raise ConfigError(f"Images of {px} pixels are too small for this detector: use at least {2 * stride + 1}.")
     sizes = _sizes(spec, len(grids))
     return tuple(
-        Level(
+        _Level(
             grid=grids[k],
             cells=cells[k],
             halves=halves[k],
@@ -109,26 +105,19 @@ def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[L
     )
 
 
-def _sizes(spec: SsdSpec, count: int) -> list[float]:
+def _sizes(spec: _Spec, count: int) -> list[float]:
     """Sizes of all levels and one more, which the larger square of the last level needs."""
     first, second, last = spec.sizes
     step = (last - second) / max(1, count - 2)
     return [first] + [second + step * k for k in range(count)]
 
 
-def extra_channels(arch: Arch, spec: SsdSpec, width: int | None, index: int) -> tuple[int, int]:
-    """Channels of the two convolutions of a detector's level after the backbone, scaled with the width."""
-    scale = (width or arch.width) / arch.width
-    hidden, out = spec.extras[min(index, len(spec.extras) - 1)]
-    return max(_MIN_CHANNELS, round(hidden * scale)), max(_MIN_CHANNELS, round(out * scale))
+def _scaled(arch: Arch, width: int | None, *channels: int) -> list[int]:
+    """Numbers of channels outside the backbone, scaled with its width."""
+    return [max(_MIN_CHANNELS, round(count * (width or arch.width) / arch.width)) for count in channels]
 
 
-def pyramid_channels(arch: Arch, spec: SsdSpec, width: int | None) -> int:
-    """Channels of a detector's feature pyramid, scaled with the width."""
-    return max(_MIN_CHANNELS, round(spec.pyramid * (width or arch.width) / arch.width))
-
-
-def make_anchors(levels: Sequence[Level]) -> Tensor:
+def make_anchors(levels: Sequence[_Level]) -> Tensor:
     """Compute the default boxes [A, 4]: centre x, centre y, width, height as fractions of the image, clamped to 0..1.
 
     Ordered by level; within a level by shape, then row, then column, like the heads' channels.
@@ -148,26 +137,27 @@ class Ssd(nn.Module):
     Both are transposed views of [N, 4, A] and [N, K, A]. The default boxes are `make_anchors(model.levels)`.
     """
 
-    def __init__(self, arch: Arch, spec: SsdSpec, options: Options, image_px: int) -> None:
+    def __init__(self, arch: Arch, spec: _Spec, options: Options, image_px: int) -> None:
         super().__init__()
         self.spec, self.options, self.image_px = spec, options, image_px
-        self.levels = levels(arch, spec, image_px, options.stem)
+        self.levels = _levels(arch, spec, image_px, options.stem)
         self.layout = replace(layout_of_arch(arch), classifier="conf", boxes=len(self.levels[0].shapes), detector=True)
         self.num_classes = options.num_classes
         self.backbone = Trunk(arch, options)
         initialise(self.backbone, options.init, zero_gamma=options.zero_gamma)
         channels, extras = [self.backbone.out_channels], []
         if spec.pyramid:
-            self.pyramid = Pyramid(self.backbone.out_channels, pyramid_channels(arch, spec, options.width), options)
-            channels = [self.pyramid.channels] * 2
+            channels = _scaled(arch, options.width, spec.pyramid) * 2
+            self.pyramid = _Pyramid(self.backbone.out_channels, channels[0], options)
         for index, level in enumerate(self.levels[len(channels) :]):
-            hidden, out = extra_channels(arch, spec, options.width, index)
+            hidden, out = _scaled(arch, options.width, *spec.extras[min(index, len(spec.extras) - 1)])
             extras.append(_extra(channels[-1], hidden, out, level, spec.extra_norm, options))
             channels.append(out)
         heads = [(c, len(level.shapes)) for c, level in zip(channels, self.levels, strict=True)]
         self.extras = nn.ModuleList(extras)
         self.loc = nn.ModuleList(nn.Conv2d(c, 4 * n, 3, padding=1) for c, n in heads)
         self.conf = nn.ModuleList(nn.Conv2d(c, self.num_classes * n, 3, padding=1) for c, n in heads)
+        # As in SSD's reference. The backbone is initialized like a classifier's.
         for part in (*([self.pyramid] if spec.pyramid else []), self.extras, self.loc, self.conf):
             for parameter in part.parameters():
                 if parameter.dim() > 1:
@@ -180,6 +170,7 @@ class Ssd(nn.Module):
                 f"The detector was built for images of {self.image_px}x{self.image_px} pixels and got "
                 f"{images.shape[2]}x{images.shape[3]}: set data.image_px and data.eval_px to the same value."
             )
+        # The finest level first: default boxes are numbered in this order.
         features = self.pyramid(*self.backbone.last_two(images)) if self.spec.pyramid else [self.backbone(images)]
         for extra in self.extras:
             features.append(extra(features[-1]))
@@ -191,17 +182,16 @@ class Ssd(nn.Module):
         return torch.cat(outputs, dim=2).transpose(1, 2)
 
 
-class Pyramid(nn.Module):
+class _Pyramid(nn.Module):
     """The last two stages of a backbone as maps of the same number of channels, the finer with the coarser added."""
 
     def __init__(self, in_channels: int, channels: int, options: Options) -> None:
         super().__init__()
-        self.channels = channels
         self.lateral = nn.ModuleList(nn.Conv2d(inputs, channels, 1) for inputs in (in_channels // 2, in_channels))
         self.smooth = nn.ModuleList(
             nn.Sequential(
                 nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-                nn.BatchNorm2d(channels, eps=options.bn_eps, momentum=options.bn_momentum),
+                nn.BatchNorm2d(channels),
                 nn.ReLU(inplace=True),
             )
             for _ in range(2)
@@ -214,14 +204,17 @@ class Pyramid(nn.Module):
         return [self.smooth[0](fine), self.smooth[1](coarse)]
 
 
-def _extra(in_channels: int, hidden: int, out: int, level: Level, norm: bool, options: Options) -> nn.Sequential:
+def _extra(in_channels: int, hidden: int, out: int, level: _Level, norm: bool, options: Options) -> nn.Sequential:
     stride, padding = (2, 1) if level.halves else (1, 0)
+    same = options.padding != "torch" and level.halves
+    kind: type[nn.Conv2d] = SameConv2d if same else nn.Conv2d
+    padding = 0 if same else padding
     reduce = nn.Conv2d(in_channels, hidden, 1, bias=not norm)
     layers: list[nn.Module] = []
-    for conv in (reduce, nn.Conv2d(hidden, out, 3, stride=stride, padding=padding, bias=not norm)):
+    for conv in (reduce, kind(hidden, out, 3, stride=stride, padding=padding, bias=not norm)):
         layers.append(conv)
         if norm:
-            layers.append(nn.BatchNorm2d(conv.out_channels, eps=options.bn_eps, momentum=options.bn_momentum))
+            layers.append(nn.BatchNorm2d(conv.out_channels))
         layers.append(nn.ReLU(inplace=True))
     return nn.Sequential(*layers)
 
@@ -263,13 +256,13 @@ _NAMINGS = (
 
 
 _EXTRAS = ((256, 512), (256, 512), (128, 256), (128, 256), (128, 256))
-_MLPERF = SsdSpec(extras=_EXTRAS)
-_NVIDIA = SsdSpec(extras=_EXTRAS, extra_norm=True)
-_NVIDIA_18 = SsdSpec(extras=(*_EXTRAS[:4], (128, 128)), extra_norm=True)
-_PYRAMID = SsdSpec(
+_MLPERF = _Spec(extras=_EXTRAS)
+_NVIDIA = _Spec(extras=_EXTRAS, extra_norm=True)
+_NVIDIA_18 = _Spec(extras=(*_EXTRAS[:4], (128, 128)), extra_norm=True)
+_PYRAMID = _Spec(
     extras=((128, 128),), pyramid=128, extra_norm=True, sizes=(0.06, 0.15, 0.6), inner_ratios=(2,), max_levels=4
 )
-_SMALL = SsdSpec(extras=((32, 64),), extra_norm=True, sizes=(0.15, 0.24, 0.38), inner_ratios=(2,), max_levels=3)
+_SMALL = _Spec(extras=((32, 64),), extra_norm=True, sizes=(0.15, 0.24, 0.38), inner_ratios=(2,), max_levels=3)
 
 _ABOUT_NVIDIA = "8732 default boxes, batch norm in the extra levels (NVIDIA's SSD300 v1.1)"
 _ABOUT_V1 = "the same on a v1 backbone, for weights of that kind"
@@ -280,7 +273,7 @@ _B50 = Arch(block="bottleneck", blocks=(3, 4, 6))
 _B50_V1 = replace(_B50, stride_in="1x1")
 _B_SMALL = Arch(block="basic", blocks=(1, 1, 1), width=16, last_stride=1)
 # Name, image size, backbone, levels and summary.
-_MODELS: tuple[tuple[str, int, Arch, SsdSpec, str], ...] = (
+_MODELS: tuple[tuple[str, int, Arch, _Spec, str], ...] = (
     ("ssd300-resnet34", 300, replace(_B34, last_stride=1), _MLPERF, "8732 default boxes (MLPerf, Google, Habana)"),
     ("ssd300-resnet18", 300, replace(_B18, last_stride=1), _NVIDIA_18, _ABOUT_NVIDIA),
     ("ssd300-resnet50", 300, replace(_B50, last_stride=1), _NVIDIA, _ABOUT_NVIDIA),
@@ -291,10 +284,9 @@ _MODELS: tuple[tuple[str, int, Arch, SsdSpec, str], ...] = (
     ("ssd-fpn-resnet50-v1", 320, _B50_V1, _PYRAMID, _ABOUT_V1),
     ("ssd-small", 128, _B_SMALL, _SMALL, _ABOUT_SMALL),
 )
-_COCO_OUTPUTS, _SHAPES_OUTPUTS = 81, 11
 
 
-def with_box_sizes(spec: SsdSpec, box_sizes: tuple[float, ...]) -> SsdSpec:
+def _with_box_sizes(spec: _Spec, box_sizes: tuple[float, ...]) -> _Spec:
     """The levels with default boxes of other sizes, if there are any. Raises ConfigError for impossible ones."""
     if not box_sizes:
         return spec
@@ -311,11 +303,11 @@ def anchors_of(model: Model, px: int) -> Tensor:
     row = next((row for row in _MODELS if row[0] == model.name), None)
     if row is None:
         raise ConfigError(f"{model.name} is no detector. `vernier models` lists detectors under the family ssd.")
-    return make_anchors(levels(row[2], with_box_sizes(row[3], model.box_sizes), px, model.stem))
+    return make_anchors(_levels(row[2], _with_box_sizes(row[3], model.box_sizes), px, model.stem))
 
 
-def _build(arch: Arch, spec: SsdSpec, px: int, options: Options) -> Ssd:
-    return Ssd(arch, with_box_sizes(spec, options.box_sizes), options, options.image_px or px)
+def _build(arch: Arch, spec: _Spec, px: int, options: Options) -> Ssd:
+    return Ssd(arch, _with_box_sizes(spec, options.box_sizes), options, options.image_px or px)
 
 
 FAMILY = Family(
@@ -325,7 +317,7 @@ FAMILY = Family(
             family="ssd",
             summary=summary,
             input_px=px,
-            classes=_SHAPES_OUTPUTS if spec is _SMALL else _COCO_OUTPUTS,
+            classes=11 if spec is _SMALL else 81,  # of the built-in shapes; of COCO
             width=arch.width,
             stem=arch.stem,
             build=partial(_build, arch, spec, px),

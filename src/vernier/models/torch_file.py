@@ -14,15 +14,11 @@ import torch
 from vernier.errors import ConfigError, environment_error
 from vernier.frozen import frozen
 
-_SKIPPED_PACKAGES = ("apex.",)
-_MOST_SKIPPED = 20
-"""Names of objects that one file may need placeholders for."""
 
-
-class Placeholder:
+class _Placeholder:
     """Stands for an object whose class is not used: has the plain values it was saved with, and no behaviour."""
 
-    def __new__(cls, *_: object) -> "Placeholder":
+    def __new__(cls, *_: object) -> "_Placeholder":
         return super().__new__(cls)
 
     def __init__(self, *_: object) -> None:
@@ -30,7 +26,7 @@ class Placeholder:
 
 
 @frozen
-class TorchFile:
+class _TorchFile:
     """What a torch file holds, and the names of the classes whose objects are placeholders."""
 
     content: Any
@@ -42,26 +38,26 @@ class TorchFile:
         return (f"{', '.join(self.skipped)}: an object, skipped and not executed",) if self.skipped else ()
 
 
-def load_torch(path: Path) -> TorchFile:
+def load_torch(path: Path) -> _TorchFile:
     """Load a torch file to the CPU. Raises ConfigError when it is none, or refers to code."""
     skipped: list[str] = []
     while True:
         try:
-            return TorchFile(content=_load(path, skipped), skipped=tuple(skipped))
+            return _TorchFile(content=_load(path, skipped), skipped=tuple(skipped))
         except Exception as error:  # a damaged pickle can raise anything
             if isinstance(error, OSError) and (environment_error(error) or isinstance(error, FileNotFoundError)):
                 raise
             code = re.search(r"GLOBAL ([\w.]+)", str(error))
             name = code[1] if code else None
-            known = name is not None and name.startswith(_SKIPPED_PACKAGES) and name not in skipped
-            if name is None or not known or len(skipped) == _MOST_SKIPPED:
+            known = name is not None and name.startswith("apex.") and name not in skipped
+            if name is None or not known or len(skipped) == 20:  # a file with that many is none of apex
                 raise ConfigError(_unreadable(path, name)) from error
             skipped.append(name)
 
 
 def _load(path: Path, skipped: list[str]) -> Any:
     # Training scripts save their arguments with the weights; a Namespace only holds values.
-    placeholders = [(type(name.rpartition(".")[2], (Placeholder,), {}), name) for name in skipped]
+    placeholders = [(type(name.rpartition(".")[2], (_Placeholder,), {}), name) for name in skipped]
     with path.open("rb") as file, torch.serialization.safe_globals([argparse.Namespace, *placeholders]):
         return torch.load(file, map_location="cpu", weights_only=True)
 

@@ -1,24 +1,32 @@
 """Counts the layers of a model in the real module, on the meta device: nothing is computed and no memory is used.
 
 A forward pass in training mode, with hooks around layers, PyTorch's own count of operations, and a hook on what
-autograd keeps. `cost` has the results of built-in models; the contract's `Layout` gives the part of each layer.
+autograd keeps. Outside models that cannot run there, since they look at values, run on the CPU. `cost` has the results
+of built-in models; the contract's `Layout` gives the part of each layer.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from .catalogue import build_entry, entry_of
+from vernier.errors import ConfigError
+from vernier.own_code import blamed, defined_at
+from vernier.references import given
+
+from .catalogue import build_entry, entry_of, is_outside
 from .contract import Described, Entry, ModelInfo, Options, layout_of
 from .cost import Cost, Layer
 
 _IMAGES = 2  # batch norm of one value per channel needs two
 _VALUE_BYTES = 4
+_TRIED_PX = (224, 64, 32, 28)
+"""Image sizes for a model that does not say what it is for."""
 
 
 def count(name: str, options: Options, px: int) -> Cost:
@@ -29,11 +37,25 @@ def count(name: str, options: Options, px: int) -> Cost:
     return _count(entry, options, px)[1]
 
 
+@cache
 def describe_entry(entry: Entry) -> ModelInfo:
-    """The catalogue's entry of a model that a family declares."""
-    model, counted = _count(entry, Options(num_classes=entry.classes), entry.input_px)
+    """The catalogue's entry of a model that a family declares, or of an outside model, whose size is found by trying.
+
+    Raises ConfigError for an outside model that cannot be built, or that runs at no size.
+    """
+    failures = list[ConfigError]()
+    for px in (entry.input_px,) if entry.input_px else _TRIED_PX:
+        try:
+            model, counted, classes = _count(entry, Options(num_classes=entry.classes), px)
+            break
+        except ConfigError as error:
+            failures.append(error)
+    else:
+        raise failures[0]
+    # What runs at the first size that is tried is taken to run at any.
+    described = replace(entry, input_px=px, any_px=entry.any_px and not failures, classes=classes)
     return ModelInfo(
-        **{field.name: getattr(entry, field.name) for field in fields(Described)},
+        **{field.name: getattr(described, field.name) for field in fields(Described)},
         params=counted.params,
         macs=counted.macs,
         layout=layout_of(model),
@@ -41,20 +63,50 @@ def describe_entry(entry: Entry) -> ModelInfo:
     )
 
 
-def _count(entry: Entry, options: Options, px: int) -> tuple[nn.Module, Cost]:
+def _count(entry: Entry, options: Options, px: int) -> tuple[nn.Module, Cost, int]:
+    """The model, its cost, and how many classes it tells."""
+    if not is_outside(entry.name):
+        return _count_on("meta", entry, options, px)
+    # A user's module may raise anything. What it raises on the CPU has a reason that means something.
+    with suppress(Exception):
+        return _count_on("meta", entry, options, px)
+    try:
+        return _count_on("cpu", entry, options, px)
+    except Exception as error:
+        raise blamed("model.name", entry.name, error) from error
+
+
+def _count_on(device: str, entry: Entry, options: Options, px: int) -> tuple[nn.Module, Cost, int]:
     # Also if the caller is in inference mode, where tensors have no gradients.
-    with torch.inference_mode(False), torch.enable_grad(), torch.device("meta"):
-        model, images = build_entry(entry, options), torch.empty(_IMAGES, options.in_channels, px, px)
+    with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]), torch.device(device):
+        model, images = build_entry(entry, options), torch.zeros(_IMAGES, options.in_channels, px, px)
         tracer = _Tracer(model, images)
         with torch.autograd.graph.saved_tensors_hooks(tracer.save, lambda tensor: tensor), tracer.flops:
             outputs = model(images)
-        tracer.finish(outputs if isinstance(outputs, tuple) else (outputs,))
+        if is_outside(entry.name):
+            _check_scores(entry.name, model, outputs, options.num_classes)
+        parts = outputs if isinstance(outputs, tuple) else (outputs,)
+        tracer.finish(parts)
     counted = Cost(
         params=sum(parameter.numel() for parameter in model.parameters()),
         activations=tracer.activations,
         layers=tuple(tracer.layers),
     )
-    return model, counted
+    return model, counted, options.num_classes or parts[0].shape[1]
+
+
+def _check_scores(name: str, model: nn.Module, outputs: Any, classes: int) -> None:
+    """Refuse what is not one score per class and image; 0: of any number of classes. Raises ConfigError."""
+    shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else ()
+    if len(shape) == 2 and shape[0] == _IMAGES and classes in (0, shape[1]):
+        return
+    returned = f"a tensor {list(shape)}" if shape else f"a {type(outputs).__name__}"
+    raise ConfigError(
+        f"{given('model.name', name)}{defined_at(type(model).forward)} returns {returned} for {_IMAGES} images"
+        + (f" and {classes} classes" if classes else "")
+        + f". A classifier returns one score per image and class: [{_IMAGES}, {classes or 'classes'}]. A function or "
+        "class with a parameter num_classes is called with the number of classes in the data."
+    )
 
 
 class _Tracer:
@@ -74,7 +126,9 @@ class _Tracer:
                     module.register_forward_pre_hook(partial(self._begin, name))
                 module.register_forward_hook(self._end)
 
-    def _begin(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def _begin(self, name: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if not inputs or not isinstance(inputs[0], Tensor):
+            return  # given by name: counted with the layer before
         # The layer saves its input for the gradient of its weights. It is the output of the layer before.
         self.save(inputs[0])
         self._end_layer()
@@ -85,7 +139,9 @@ class _Tracer:
             Layer(part=part, inputs=values, outputs=0, params=params, macs=0, saved=0, classifier=classifier)
         )
 
-    def _end(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def _end(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if not isinstance(output, Tensor) or not self.layers:
+            return
         values = output.numel() // _IMAGES
         self.activations += values
         if not self.layers[-1].outputs:
@@ -93,6 +149,7 @@ class _Tracer:
             self._output = output
 
     def _end_layer(self) -> None:
+        # PyTorch counts a multiply-accumulate as two operations.
         total = self.flops.get_total_flops() // 2 // _IMAGES
         if self.layers:
             self._change(macs=total - self._counted)
@@ -106,11 +163,15 @@ class _Tracer:
         storage = tensor.untyped_storage()
         if id(storage) not in self._storages and tensor.dim() > 1 and tensor.shape[0] % _IMAGES == 0:
             self._storages[id(storage)] = storage
-            self._change(saved=self.layers[-1].saved + storage.nbytes() // _VALUE_BYTES // _IMAGES)
+            if self.layers:
+                self._change(saved=self.layers[-1].saved + storage.nbytes() // _VALUE_BYTES // _IMAGES)
         return tensor
 
     def finish(self, outputs: Sequence[Tensor]) -> None:
         """Add what the loss saves: the model's outputs, and those of the last layers if outputs are joined copies."""
+        if not self.layers:  # a module without layers of PyTorch
+            self._begin("", nn.Identity(), tuple(outputs))
+            self._end(nn.Identity(), (), outputs[0])
         self._end_layer()
         copies = 1 if outputs[0].untyped_storage() is self._output.untyped_storage() else 2
         values = sum(output.numel() for output in outputs) // _IMAGES

@@ -1,6 +1,7 @@
 """Weights files: reading and writing them, and fitting weights to a model.
 
-Reads safetensors, torch files (`torch_file`) and TensorFlow checkpoints (`formats`); code in a file is never run.
+Reads safetensors, torch files (`torch_file`) and formats that plug in as entry points of `vernier.weight_formats`, such
+as TensorFlow checkpoints; code in a file is never run.
 `adapt` fits weights of any origin to one model, or raises one error with the reasons why they do not fit. Names of
 layers in other code bases are in `naming`; run checkpoints belong to `engine.training`.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,34 @@ from torch import Tensor, nn
 
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
+from vernier.plugins import load_group
 from vernier.references import given, use
 from vernier.store import replaced_atomically, usual_mode
 
 from .catalogue import info, names
 from .contract import BACKBONE, Layout, layout_of, name_of
-from .formats import find_format
-from .naming import UNNEEDED, Report, State, common_prefix, identify, join_some, same_values, strip, translate
+from .naming import (
+    UNNEEDED,
+    Report,
+    State,
+    common_prefix,
+    identify,
+    join_some,
+    keep_names,
+    same_values,
+    strip,
+    translate,
+)
 from .torch_file import load_torch
 
-__all__ = ["Report", "State", "identify", "translate"]  # of `naming`, for users of this module
+__all__ = ["Report", "State", "identify", "keep_names", "translate"]  # of `naming`, for users of this module
 
 # Keys of training checkpoints that hold the weights, in order of preference.
 _PLAIN_CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params")
 _AVERAGED_CONTAINERS = ("state_dict_ema", "ema_state_dict", "model_ema", "params_ema", "ema")
 _METADATA = "vernier"  # attribute of the state dict in a torch file; `load_state_dict` ignores it
+
+_FORMATS = "vernier.weight_formats"
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
@@ -51,11 +65,6 @@ class FileWeights:
     notes: tuple[str, ...] = ()
 
 
-def read(path: str | Path, *, ema: bool | None = False) -> State:
-    """Read the tensors of a weights file: the `state` of `read_file`."""
-    return read_file(path, ema=ema).state
-
-
 def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
     """Read a safetensors or torch file to the CPU; names come without wrapper prefixes such as `module.`.
 
@@ -69,6 +78,7 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
     if (plugged := find_format(path)) is not None:
         form, file_or_prefix = plugged
         state, notes = form.read(file_or_prefix), (f"{form.about} {file_or_prefix.name}",)
+        metadata = {"padding": form.padding}
     elif not is_safetensors(path):
         file = load_torch(path)
         state, averaged, notes = _unwrap(file.content, ema, path)
@@ -87,9 +97,30 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
     return FileWeights(state=strip(state), metadata=metadata, averaged=averaged, notes=notes)
 
 
-def read_metadata(path: str | Path) -> dict[str, str]:
+@frozen
+class WeightFormat:
+    """A format that plugs in. `about` is the name of a file of this format in messages."""
+
+    about: str
+    find: Callable[[Path], Path | None]
+    """What to read, if a path names something in this format: a file, the common start of several, or their folder."""
+    read: Callable[[Path], State]
+    """The tensors, with the names that Vernier knows. Raises ConfigError for a file that cannot be read."""
+    padding: str = "torch"
+    """The padding of the models whose weights are in this format."""
+
+
+def find_format(path: Path) -> tuple[WeightFormat, Path] | None:
+    """The format that reads a path, and what to read; None if no format that plugs in does."""
+    for each in load_group(_FORMATS, WeightFormat).values():
+        if (file := each.find(path)) is not None:
+            return each, file
+    return None
+
+
+def read_metadata(path: Path) -> dict[str, str]:
     """Read the metadata of a safetensors file; empty for any other file."""
-    if not is_safetensors(Path(path)):
+    if not is_safetensors(path):
         return {}
     with safe_open(path, framework="pt") as file:
         return dict(file.metadata() or {})
@@ -98,8 +129,7 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 def save_safetensors(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[str, str]) -> None:
     """Write a safetensors file; it gets its final name when it is complete."""
     with replaced_atomically(Path(path)) as partial, usual_mode(partial):
-        # safetensors refuses tensors in channels-last layout: `contiguous` copies those.
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, partial, dict(metadata))
+        save_file(_on_host(state), partial, dict(metadata))
 
 
 def save_torch(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[str, str]) -> None:
@@ -107,10 +137,15 @@ def save_torch(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[
 
     The metadata is an attribute of the dict, as PyTorch's own `_metadata` is, so it is no key that would be unexpected.
     """
-    ordered = OrderedDict({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
+    ordered = OrderedDict(_on_host(state))
     setattr(ordered, _METADATA, dict(metadata))
     with replaced_atomically(Path(path)) as partial:
         torch.save(ordered, partial)
+
+
+def _on_host(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    # safetensors refuses tensors in channels-last layout: `contiguous` copies those.
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
 
 
 def is_safetensors(path: Path) -> bool:
@@ -120,7 +155,7 @@ def is_safetensors(path: Path) -> bool:
 
 
 def _texts(tree: Any) -> dict[str, str]:
-    """What a file says about itself; nothing where that is not texts by name."""
+    """Returns the metadata of a file; empty unless it consists of texts by name."""
     pairs = tree.items() if isinstance(tree, dict) else ()
     return {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
 
@@ -182,7 +217,7 @@ def refuse_not_finite(state: Mapping[str, Tensor], origin: str) -> None:
 
 
 def load(path: str | Path, model: nn.Module, *, ema: bool | None = False, reset_head: bool = False) -> Report:
-    """Read a file, adapt its weights and load them into `model`; the arguments are those of `read` and `adapt`."""
+    """Read a file, adapt its weights and load them into `model`; the arguments are those of `read_file` and `adapt`."""
     return load_read(read_file(path, ema=ema), model, reset_head=reset_head)
 
 
@@ -193,9 +228,9 @@ def load_read(file: FileWeights, model: nn.Module, *, reset_head: bool = False, 
     return dataclasses.replace(report, notes=(*file.notes, *report.notes))
 
 
-def load_backbone(path: str | Path, model: nn.Module, *, ema: bool = False) -> Report:
+def load_backbone(path: str | Path, model: nn.Module) -> Report:
     """Read the weights of a classifier or a detector and load them into the backbone of `model`."""
-    backbone, file = model.get_submodule(BACKBONE), read_file(path, ema=ema)
+    backbone, file = model.get_submodule(BACKBONE), read_file(path, ema=False)
     layout = layout_of(backbone)
     # The backbone has no head, and not all stages of the classifier it is taken from.
     others = tuple(name for name in translate(file.state)[0] if not layout.in_backbone(name))
@@ -217,11 +252,11 @@ def adapt(
     the model. Raises ConfigError with what does not fit, and which catalogue model the weights look like.
     """
     layout, own = layout_of(model), model.state_dict()
-    loaded, report = translate(state, detector=layout.detector)
+    loaded, report = keep_names(state, own) if layout.outside else translate(state, detector=layout.detector)
     for option, value in report.needs:
         if getattr(getattr(model, "options", None), option, None) != value:
             raise ConfigError(f"The weights were trained with {option}. Set model.{option} = {str(value).lower()}.")
-    notes = _check_variant(layout, model, metadata or {})
+    notes = [*_check_variant(layout, model, metadata or {}), *_check_padding(model, metadata or {})]
     # Before the shapes are compared: another number of classes has an error with a remedy, not a list of shapes.
     if not reset_head:
         _check_classes(loaded, own, layout)
@@ -231,7 +266,9 @@ def adapt(
     left_over = [name for name in loaded if name not in own]
     problems += [f"{name} is not in the model" for name in left_over if not name.startswith(free)]
     if problems:
-        raise ConfigError(_misfit(problems, loaded, model))
+        raise ConfigError(
+            f"The weights do not fit {name_of(model)}: {join_some(problems, '; ')}.{_advice(loaded, model)}"
+        )
     # The file's classifier is in the model, too, and still not used: it is reported as dropped.
     reset = [name for name in loaded if name in own and name.startswith(skipped)]
     report = dataclasses.replace(
@@ -280,6 +317,16 @@ def _check_variant(layout: Layout, model: nn.Module, metadata: Mapping[str, str]
     return []
 
 
+def _check_padding(model: nn.Module, metadata: Mapping[str, str]) -> list[str]:
+    """A note if the file was trained with another padding: the weights fit, and results are a little different."""
+    settings = re.search(r'"padding": "([\w-]+)"', metadata.get("settings", ""))
+    trained = settings[1] if settings else metadata.get("padding", "torch")
+    own = getattr(getattr(model, "options", None), "padding", "torch")
+    if trained == own or (not settings and trained[:2] == own[:2]):  # TensorFlow's files do not contain which
+        return []
+    return [f"trained with {trained} padding, used with {own}: for the same results, {use('model.padding', trained)}"]
+
+
 def declared_variant(metadata: Mapping[str, str]) -> str:
     """Read v1 or v1.5 from a file's metadata, if it names a catalogue model or the variant."""
     for key in ("model", "arch"):
@@ -294,7 +341,7 @@ def declared_variant(metadata: Mapping[str, str]) -> str:
 def _check_classes(loaded: State, own: State, layout: Layout) -> None:
     name = layout.classifier_weight(own)
     head, own_head = loaded.get(name or ""), own.get(name or "")
-    # Only if nothing but the number of outputs differs; anything else is another model, which `_misfit` reports.
+    # Only if nothing but the number of outputs differs; anything else is another model, whose problems are listed.
     if head is None or own_head is None or head.shape[1:] != own_head.shape[1:] or len(head) == len(own_head):
         return
     classes = len(head) // layout.boxes
@@ -306,12 +353,8 @@ def _check_classes(loaded: State, own: State, layout: Layout) -> None:
     )
 
 
-def _misfit(problems: Sequence[str], loaded: State, model: nn.Module) -> str:
-    return f"The weights do not fit {name_of(model)}: {join_some(problems, '; ')}.{_advice(loaded, model)}"
-
-
 def _advice(loaded: State, model: nn.Module) -> str:
-    """What the weights are instead, and the settings that make the model theirs."""
+    """Describe which model the weights belong to, and the settings that build it."""
     own, guess = name_of(model), identify(loaded)
     if guess is None:
         prefix = common_prefix(loaded)

@@ -1,6 +1,6 @@
-"""How weights change: parameter groups, optimisers, the learning-rate schedule and the moving average.
+"""Parameter groups, optimizers, the learning-rate schedule and the moving average of weights.
 
-`kinds` has one file per optimizer; `build` creates a recipe's from that and `groups`; `schedules` gives the rate of a
-step; `ema` averages weights. May import `config`, `errors` and `torch_private`. The step that uses them is in
-`engine.training.step`.
+`kinds` has one file per optimizer; `build` creates a recipe's, with its parameter groups; `schedules` gives the rate of
+a step; `ema` averages weights. May import `config`, `models.contract`, `errors` and `torch_private`. The step that uses
+them is in `engine.training.step`.
 """

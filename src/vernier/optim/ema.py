@@ -19,7 +19,7 @@ class WeightAverage:
         self._counters = [k for k, v in self._live.items() if not v.is_floating_point()]
 
     def update(self, step: int) -> None:
-        """Update after optimiser step number `step`, counted from 1; depends on nothing but it and the two sets of
+        """Update after optimizer step number `step`, counted from 1; depends on nothing but it and the two sets of
         weights."""
         epoch, within = divmod(step - 1, self._steps_per_epoch)
         if within % self._ema.every_steps:

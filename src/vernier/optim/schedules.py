@@ -1,22 +1,27 @@
 """The learning rate as a pure function of the step, so that a checkpoint need not save it."""
 
 import math
+from functools import cache
 
 from vernier.config import Derived, Schedule
+from vernier.config.settings import SCHEDULES
+from vernier.own_code import OwnPart
 
 
 def learning_rate(step: int, schedule: Schedule, derived: Derived) -> float:
-    """Compute the rate of optimiser step `step`, counted from 0."""
+    """Compute the rate of optimizer step `step`, counted from 0."""
     if schedule.kind == "mlperf":
         return _mlperf(step, schedule, derived)
     epoch = step / derived.steps_per_epoch
     total = derived.total_steps / derived.steps_per_epoch
+    # As schedulers that are called once per epoch: all of its steps have the rate of its start.
     if schedule.unit == "epoch":
         epoch, total = float(step // derived.steps_per_epoch), float(math.ceil(total))
     warmup = schedule.warmup_epochs
     if epoch < warmup:
         return derived.lr * _warmup_share(epoch, schedule)
     begin = warmup if schedule.origin == "after-warmup" else 0.0
+    # A run that is all warm-up has no decay to divide by.
     progress = 0.0 if total <= begin else min(1.0, (epoch - begin) / (total - begin))
     return _decayed(progress, epoch, schedule, derived)
 
@@ -40,8 +45,22 @@ def _decayed(progress: float, epoch: float, schedule: Schedule, derived: Derived
             return peak * math.pow(schedule.gamma, _passed(epoch, schedule))
         case "list":
             return peak * schedule.shares[_passed(epoch, schedule)]
-        case _:
+        case "constant":
             return peak
+        case kind:
+            return peak * _own_share(kind, progress)
+
+
+@cache
+def _own(kind: str) -> OwnPart:
+    return OwnPart("schedule.kind", kind, SCHEDULES, "cosine")  # called in every step, so it is loaded once
+
+
+def _own_share(kind: str, progress: float) -> float:
+    share = _own(kind)(progress)
+    if not isinstance(share, int | float) or not 0 <= share < math.inf:
+        raise _own(kind).wrong(f"returned {share!r} at progress {progress:g}; it is a fraction of the peak rate")
+    return float(share)
 
 
 def _passed(epoch: float, schedule: Schedule) -> int:

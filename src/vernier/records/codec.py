@@ -5,11 +5,11 @@ else that does not fit into a `DamagedRecord` that names the key.
 """
 
 import dataclasses
-import types
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args
 
 from vernier.references import plain
+from vernier.typed import LARGEST_INT, Mismatch, convert, fits, hints_of
 
 T = TypeVar("T")
 
@@ -60,14 +60,15 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
     values: dict[str, Any] = {}
     for name, key, hint, field in _fields(cls):
         if key is None:
+            # Every event has a schema and a kind, which belong to the file.
             taken = {name for name, *_ in _fields(cls)} | {"schema", "kind"}
             item_hint = get_args(hint)[1]
-            values[name] = {k: v for k, v in tree.items() if k not in taken and _fits(v, item_hint)}
+            values[name] = {k: v for k, v in tree.items() if k not in taken and fits(v, item_hint, decode)}
         elif key in tree:
             value = tree[key]
             # Most values are as they should be, and telemetry has millions. A NaN is in no range.
             kind = type(value)
-            if kind not in _PLAIN.get(hint, ()) or (kind in _NUMBERS and not -_LARGEST_INT < value < _LARGEST_INT):
+            if kind not in _PLAIN.get(hint, ()) or (kind in _NUMBERS and not -LARGEST_INT < value < LARGEST_INT):
                 value = _convert(value, hint, f"{where}.{key}" if where else key)
             values[name] = value
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
@@ -83,10 +84,6 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
 }
 """Types of fields, and the type of the JSON values that they take without conversion."""
 _NUMBERS = (int, float)
-_LARGEST_INT, _LARGEST_FLOAT = 2**63, 1e100
-"""No record counts so far. Beyond it, a sum is infinite and a whole number too large for a float: errors far away."""
-_JSON_TYPES: dict[Any, Any] = {float: int | float, int: int, str: str, bool: bool, Path: str}
-"""Types of fields that a JSON value of one type is converted to; a bool is no number."""
 _Fields = tuple[tuple[str, str | None, Any, dataclasses.Field[Any]], ...]
 _FIELDS: dict[Any, _Fields] = {}
 
@@ -94,7 +91,7 @@ _FIELDS: dict[Any, _Fields] = {}
 def _fields(cls: Any) -> _Fields:
     """Name, JSON key (None: flattened), type and field of all that `cls` is made from; looked up once per class."""
     if cls not in _FIELDS:
-        hints = get_type_hints(cls)
+        hints = hints_of(cls)
         _FIELDS[cls] = tuple(
             (f.name, None if f.metadata.get("flatten") else f.metadata.get("key", f.name), hints[f.name], f)
             for f in dataclasses.fields(cls)
@@ -103,53 +100,11 @@ def _fields(cls: Any) -> _Fields:
     return _FIELDS[cls]
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    try:
-        _convert(value, hint, "")
-    except DamagedRecord:
-        return False
-    return True
-
-
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    if hint is Any:
-        return value
-    if hint in _JSON_TYPES:
-        if isinstance(value, _JSON_TYPES[hint]) and (hint is bool or not isinstance(value, bool)):
-            limit = {int: _LARGEST_INT, float: _LARGEST_FLOAT}.get(hint)
-            if limit is not None and not -limit < value < limit:
-                raise DamagedRecord(f"{where} is {_brief(value)}, which is no possible number")
-            return hint(value)
-    elif dataclasses.is_dataclass(hint):
-        return decode(hint, value, where)  # type: ignore[arg-type]
-    else:
-        return _convert_generic(value, hint, where)
-    raise DamagedRecord(f"{where} is {_brief(value)}, not {getattr(hint, '__name__', hint)}")
-
-
-def _convert_generic(value: Any, hint: Any, where: str) -> Any:
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        if value is None and type(None) in args:
-            return None
-        options = [a for a in args if a is not type(None)]
-        for option in options[:-1]:
-            if _fits(value, option):
-                return _convert(value, option, where)
-        return _convert(value, options[-1], where)
-    if origin is Literal and value in args:
-        return value
-    if origin is tuple and isinstance(value, list):
-        if args == (float, ...) and all(type(v) is float and -_LARGEST_FLOAT < v < _LARGEST_FLOAT for v in value):
-            return tuple(value)  # step times, of which a run has many
-        kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
-        if len(kinds) == len(value):
-            return tuple(
-                _convert(v, kind, f"{where}[{i}]") for i, (v, kind) in enumerate(zip(value, kinds, strict=True))
-            )
-    if origin is dict and isinstance(value, dict):
-        return {key: _convert(item, args[1], f"{where}.{key}") for key, item in value.items()}
-    raise DamagedRecord(f"{where} is {_brief(value)}, not {hint}")
+    try:
+        return convert(value, hint, where, decode)
+    except Mismatch as error:
+        raise DamagedRecord(f"{error.where} is {_brief(error.value)}, not {error.needed}") from None
 
 
 def _brief(value: Any) -> str:

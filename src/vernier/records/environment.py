@@ -7,7 +7,6 @@ from vernier.frozen import frozen
 
 from .codec import DamagedRecord, decode, omitted
 from .events import ProcessInfo
-from .telemetry import SensorSetup
 
 
 @frozen
@@ -29,6 +28,39 @@ class CpuInfo:
     cores_physical: int | None = None
     memory_bytes: int = 0
     load_average: tuple[float, ...] = ()
+
+
+@frozen
+class SensorDevice:
+    """A device whose sensors are read. `kind` is cpu, cuda or hpu; `index` counts the devices in use on this host."""
+
+    kind: str
+    index: int
+    name: str
+    uuid: str | None = None
+
+
+@frozen
+class MissingSensor:
+    """A sensor that cannot be read, and why. `device` is None where a kind of device has no sensors at all."""
+
+    kind: str
+    device: int | None
+    sensor: str
+    why: str
+
+
+@frozen
+class SensorSetup:
+    """Which sensors a run reads and how often, and which are missing. Only devices that it computes on are listed.
+
+    `device_kind` is the kind that computes; None in files of earlier versions, which list all devices of the host.
+    """
+
+    hz: float = 0.0
+    device_kind: str | None = omitted()
+    devices: tuple[SensorDevice, ...] = ()
+    missing: tuple[MissingSensor, ...] = ()
 
 
 @frozen

@@ -1,9 +1,11 @@
-"""The events of a run, one per line of events.jsonl: start, step, epoch, eval, checkpoint, divergence, warning, end."""
+"""The events of a run, one per line of events.jsonl: start, step, epoch, eval, checkpoint, divergence,
+fingerprint, warning, end."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, get_args
 
 from vernier.frozen import frozen
+from vernier.own_code import OwnCode
 
 from .codec import DamagedRecord, decode, encode, omitted
 from .run import EvalResult, MemoryPrediction, RunSummary, StepTiming
@@ -22,6 +24,10 @@ class ProcessInfo:
     pid: int = 0
     launcher: str = "single"
     uuid: str | None = omitted()
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"rank {self.rank}: {self.host}, {self.device}, cores {','.join(map(str, self.cores))} ({self.launcher})"
 
 
 @frozen
@@ -77,6 +83,8 @@ class StartEvent:
     virtual_shards: int | None = omitted()
     memory: MemoryPrediction | None = omitted()
     ran: WhatRan | None = omitted()
+    code: tuple[OwnCode, ...] | None = omitted()
+    guarantees: tuple[str, ...] | None = omitted()
     time: str | None = omitted()
 
 
@@ -195,6 +203,27 @@ class DivergenceEvent:
 
 
 @frozen
+class FingerprintEvent:
+    """Checksums of the bits of what training computed up to a step, 16 hexadecimal digits each.
+
+    `gradients` are those of the step itself; a checkpoint between two of them has none. `statistics` are the buffers,
+    such as those of batch norms, `shards` the gradients of each virtual shard. `tensors` has the lower 32 bits for each
+    gradient, if there are, and each weight, little-endian, as base64. `seconds` is the device's time for them.
+    """
+
+    kind: ClassVar[str] = "fingerprint"
+    step: int
+    weights: str
+    statistics: str
+    optimizer: str
+    gradients: str | None = omitted()
+    shards: tuple[str, ...] | None = omitted()
+    tensors: str = ""
+    seconds: float = 0.0
+    time: str | None = omitted()
+
+
+@frozen
 class EndEvent(RunSummary):
     """A session of a run has ended, with the summary so far."""
 
@@ -203,7 +232,17 @@ class EndEvent(RunSummary):
     time: str | None = omitted()
 
 
-Event = StartEvent | StepEvent | EpochEvent | EvalEvent | CheckpointEvent | DivergenceEvent | WarningEvent | EndEvent
+Event = (
+    StartEvent
+    | StepEvent
+    | EpochEvent
+    | EvalEvent
+    | CheckpointEvent
+    | DivergenceEvent
+    | FingerprintEvent
+    | WarningEvent
+    | EndEvent
+)
 _KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in get_args(Event)}
 EVENT_KINDS = tuple(_KINDS)
 

@@ -1,9 +1,11 @@
 """A training run: its evaluations, speed and summary (`run.json`, the `end` event), and the state of a checkpoint."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vernier.frozen import frozen
+from vernier.own_code import OwnCode
 
 from .codec import flattened, omitted
 from .profile import ProfileSummary
@@ -29,6 +31,20 @@ class ClassScore:
 
 
 @frozen
+class Part:
+    """What an evaluation of a part of the set covers: images, and classes that occur in them."""
+
+    images: int
+    of_images: int
+    classes: int
+    of_classes: int
+
+    def __str__(self) -> str:
+        plural = "es" if self.of_classes > 1 else ""
+        return f"{self.images:,} of {self.of_images:,} images, {self.classes:,} of {self.of_classes:,} class{plural}"
+
+
+@frozen
 class EvalResult:
     """One evaluation. `figures` are named as the task names them: top1 and top5 in percent, AP and AP50 from 0 to 1.
 
@@ -39,9 +55,22 @@ class EvalResult:
     averaged: bool = False
     exact: bool = True
     flip_tta: bool = False
+    part: Part | None = omitted()
+    """None where the whole set was evaluated, and in files of 0.3."""
     detections: int | None = omitted()
     classes: tuple[ClassScore, ...] | None = omitted()
     figures: dict[str, float | None] = flattened()
+
+    def describe_part(self) -> str:
+        """What was evaluated, in words; empty for the whole set."""
+        return "" if self.exact else f"PART of the set: {self.part}" if self.part else "PART of the validation set"
+
+
+def own_figures(figures: Mapping[str, float | None]) -> dict[str, float]:
+    """The figures that are metrics of users."""
+    known = ("top1", "top5", "loss", "eval_accuracy")
+    own = {name: value for name, value in figures.items() if name not in known and not name.startswith(("AP", "AR"))}
+    return {name: value for name, value in own.items() if value is not None}
 
 
 @frozen
@@ -267,6 +296,14 @@ class HeldOut:
     names: tuple[str, ...]
 
 
+@frozen
+class DataContent:
+    """What the files of a split contain, as `data.sources.content` sees it; `times` are empty where all was hashed."""
+
+    content: str
+    times: tuple[str, ...] = ()
+
+
 @dataclass(kw_only=True)
 class Progress:
     """How far a run is; the training loop updates it. Every random choice is a function of it and the seed.
@@ -284,6 +321,10 @@ class Progress:
     """Evaluations after the best one, where there are some; those of the head's own phase are not counted."""
     scaler: dict[str, int | float] | None = None
     rollbacks: Rollbacks | None = omitted()
+    data: dict[str, DataContent] | None = omitted()
+    """By split; None in checkpoints of earlier versions."""
+    code: tuple[OwnCode, ...] | None = omitted()
+    """Of the user; None if there is none."""
     spent_s: dict[str, float] = field(default_factory=dict)
 
 

@@ -56,7 +56,9 @@ class WhatRan:
             "kind": self.kind,
             "network": f"{self.network} ({self.parameters / 1e6:.3g} M parameters, {self.gmac:.3g} GMAC)",
             "image size": self._image_size(),
-            "classes": f"{self.classes:,} classes" if self.classes else "classes not recorded",
+            "classes": ("1 class" if self.classes == 1 else f"{self.classes:,} classes")
+            if self.classes
+            else "classes not recorded",
             "batch": f"batch {self.batch_per_device:,}",
             "devices": f"{self.devices:,} {count}{', ' if self.gradients else ''}{self.gradients or ''}",
             "data": f"{self.data}{', ' if self.data and self.feeding else ''}{self.feeding}",
@@ -84,6 +86,7 @@ def line_of(several: Sequence[WhatRan | None]) -> str:
     if not known:
         return NOT_RECORDED
     texts = {part: " | ".join(dict.fromkeys(each[part] for each in known if each[part])) for part in known[0]}
+    # `batch 32 | batch 64` is written as `batch 32, 64`.
     texts["batch"] = texts["batch"].replace(" | batch ", ", ")
     smoke = f"{texts['smoke']}: " if texts["smoke"] else ""
     return smoke + " · ".join(

@@ -1,6 +1,6 @@
-"""What people see of runs: live output (`live`), the page (`page`), logs of other tools (`logs`), studies (`study`).
+"""Reports about runs: live output (`live`), the page (`page`), and the table of runs (`runs`).
 
-Also comparison of runs (`compare`), NVIDIA's logs of a run that ends (`exports`), predictions with their pictures, and
-the model card of an exported model. Imports
+Also files about models: predictions with their pictures (`predictions`) and the card of an exported model
+(`model_card`). Comparisons, studies and logs of other tools are in `vernier.lab`. Imports
 `records`, `store`, `measure`, `config`, `models` and image decoding; never the engine. Commands are in `cli`.
 """

@@ -15,16 +15,13 @@ from vernier.config.migrations import NewerFile
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.plugins import load_group
-from vernier.records.bench import StepRow
 from vernier.records.codec import DamagedRecord, omitted
 from vernier.records.events import EvalEvent, StartEvent, StepEvent
 from vernier.records.run import RunStatus, RunSummary
-from vernier.records.what_ran import WhatRan
 from vernier.store import RunDir
-from vernier.store.cleaning import changed_s, incomplete_runs
-from vernier.store.space import newest_change_s, used_bytes
+from vernier.store.cleaning import changed_s, incomplete_runs, newest_change_s, used_bytes
 
-from .page.identity import heading, parts_of_record
+from .page.identity import differences, heading, parts_of_record
 
 RunKind = Literal["training", "bench", "profile", "study", "unknown"]
 State = Literal["running", "finished", "stopped", "interrupted", "crashed", "failed", "damaged", "unknown"]
@@ -59,6 +56,8 @@ class RunRow:
     age_s: float
     """Since its end was recorded, or since its files last changed."""
     problem: str | None = omitted()
+    differs: str = ""
+    """What tells it apart from the other runs of its recipe that are listed, such as `lr 0.1, seed 2`."""
 
 
 def list_runs(folders: Sequence[Path]) -> list[RunRow]:
@@ -67,14 +66,29 @@ def list_runs(folders: Sequence[Path]) -> list[RunRow]:
     A folder that is a run itself is one row. Raises ConfigError for a folder that does not exist.
     """
     now_s = wall_s()
-    return [_row(path, now_s) for folder in folders for path in run_paths(folder)]
+    return _told_apart([_row(path, now_s) for folder in folders for path in _run_paths(folder)])
 
 
-def run_paths(folder: Path) -> list[Path]:
+def _told_apart(rows: Sequence[RunRow]) -> list[RunRow]:
+    """The rows, with the settings in which runs of one recipe differ."""
+    groups: dict[tuple[str, str], list[RunRow]] = {}
+    for row in rows:
+        groups.setdefault((row.kind, row.recipe), []).append(row)
+    texts: dict[Path, str] = {}
+    for (_, recipe), group in groups.items():
+        # Runs of different recipes are told apart by the recipe; comparing their settings would list everything.
+        if recipe and len(group) > 1:
+            trees = [_settings(RunDir(row.path))[0] if row.state != "unknown" else {} for row in group]
+            texts |= zip((row.path for row in group), differences(trees), strict=True)
+    return [replace(row, differs=texts.get(row.path, "")) for row in rows]
+
+
+def _run_paths(folder: Path) -> list[Path]:
     """The runs and studies directly in a folder, also incomplete ones; the folder itself where it is one."""
     try:
         if _is_any(folder):
             return [folder]
+        # Hidden folders are unfinished writes.
         visible = [path for path in folder.iterdir() if not path.name.startswith(".") and _is_any(path)]
         return sorted([*visible, *incomplete_runs(folder)])
     except OSError as error:
@@ -83,7 +97,7 @@ def run_paths(folder: Path) -> list[Path]:
 
 @frozen
 class ListedKind:
-    """A kind of directory, other than a run, that is listed with the runs; entry points of `vernier.run_kinds`."""
+    """A kind of directory that is listed with the runs in a way of its own; entry points of `vernier.run_kinds`."""
 
     recognizes: Callable[[Path], bool]
     row: Callable[[Path, float], RunRow]
@@ -103,10 +117,11 @@ def _is_any(path: Path) -> bool:
 def _row(path: Path, now_s: float) -> RunRow:
     name, size = path.resolve().name, used_bytes(path)
     try:
+        # Before run directories, since a plug-in may use those for a kind of its own.
         if (kind := _kind_of(path)) is not None:
             return replace(kind.row(path, now_s), name=name, bytes=size)
         if RunDir.is_run(path):
-            return _of_run(RunDir(path), name, size, now_s)
+            return replace(run_row(RunDir(path), now_s), name=name, bytes=size)
         problem = "its process was killed while it made the folder"
     except _UNREADABLE as error:
         problem = str(error)
@@ -114,22 +129,23 @@ def _row(path: Path, now_s: float) -> RunRow:
     return RunRow(name=name, path=path, state="damaged", bytes=size, age_s=age_s, problem=problem)
 
 
-def _of_run(run: RunDir, name: str, size: int, now_s: float) -> RunRow:
+def run_row(run: RunDir, now_s: float) -> RunRow:
+    """The row of a run directory, but for its size."""
     settings, problem = _settings(run)
     status, state, reason = _state(run)
     summary = status.summary or RunSummary()
+    # Reading events is what takes time: a finished run has everything in its summary.
     start = None if status.status == "finished" else run.newest_event(StartEvent)
     kind = _kind(run, summary, start)
     ran, metric, result = summary.ran or (start.ran if start is not None else None), None, None
-    if kind == "bench":
-        ran, metric, result = _bench_result(run)
-    elif kind == "training":
+    if kind == "training":
         metric, result = _result(run, summary)
+    # A crashed run has no summary; its newest event tells how far it came.
     last = run.newest_event(StepEvent) if summary.step is None and start is not None else None
     step = summary.step if last is None else last.step
     changed = changed_s(run, status) if status.status in _ENDED else newest_change_s(run.path)
     return RunRow(
-        name=name,
+        name=run.path.name,
         path=run.path,
         kind=kind,
         recipe=str(_setting(settings, "recipe", "name") or ""),
@@ -140,14 +156,14 @@ def _of_run(run: RunDir, name: str, size: int, now_s: float) -> RunRow:
         result=result,
         step=step if kind == "training" else None,
         steps=start.stop_step if start is not None else step if kind == "training" else None,
-        bytes=size,
+        bytes=0,
         age_s=max(0.0, now_s - changed),
         problem=problem or reason,
     )
 
 
 def _settings(run: RunDir) -> tuple[Mapping[str, Any], str | None]:
-    """The configuration of a run, and what is wrong with it."""
+    """The configuration of a run, and the reason if it cannot be read."""
     try:
         return run.read_config(), None
     except NewerFile:
@@ -166,6 +182,7 @@ def _state(run: RunDir) -> tuple[RunStatus, State, str | None]:
         return RunStatus(), "unknown", str(error)
     except _UNREADABLE as error:
         return RunStatus(), "damaged", str(error)
+    # The lock is released by the kernel when a process dies, so it cannot be stale as the file can.
     if status.status == "running" and not run.is_locked():
         return status, "interrupted", None
     return status, status.status, status.reason
@@ -178,18 +195,10 @@ def _kind(run: RunDir, summary: RunSummary, start: StartEvent | None) -> RunKind
 
 
 def _result(run: RunDir, summary: RunSummary) -> tuple[str | None, float | None]:
-    """The name and value of the figure of the last evaluation."""
+    """Name and value of the main metric of the last evaluation."""
     result = summary.result if summary.step is not None else run.newest_event(EvalEvent)
     figures = result.figures if result is not None else {}
     return next(((name, figures[name]) for name in FIGURES if figures.get(name) is not None), (None, None))
-
-
-def _bench_result(run: RunDir) -> tuple[WhatRan | None, str | None, float | None]:
-    """What ran, and the highest rate of all arms."""
-    rows = run.read_bench(samples=False).measured
-    rates = [row.images_per_s_total.value for row in rows if isinstance(row, StepRow)]
-    ran = next((row.ran for row in rows if row.ran is not None), None)
-    return ran, "images_per_s" if rates else None, max(rates, default=None)
 
 
 def _setting(settings: Mapping[str, Any], *names: str) -> Any:
@@ -200,7 +209,7 @@ def _setting(settings: Mapping[str, Any], *names: str) -> Any:
 
 
 def _described(settings: Mapping[str, Any]) -> str:
-    """What ran according to the settings, where it was not recorded."""
+    """Model, image size and data from the settings, for runs that did not record what ran."""
     network, px = _setting(settings, "recipe", "model", "name"), _setting(settings, "recipe", "data", "image_px")
     data = _setting(settings, "recipe", "data", "source")
     return " · ".join(str(part) for part in (network, f"{px} px" if px else "", data) if part)

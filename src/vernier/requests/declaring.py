@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_type_hints
 
+from vernier.config.names import OTHER_VALUES
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.references import given
@@ -19,67 +20,46 @@ from vernier.references import given
 from .values import Form, form_of
 
 Edge = Literal["both", "shell", "python"]
-Kind = Literal["recipe", "model", "run", "data", "setting", "file", "folder"]
 SCHEMA = 1
 """Of the JSON of requests; raised when a field changes its meaning."""
 
 
-@frozen
-class Declared:
-    """What a field declares about its option, besides its name, type and default."""
+_UNKNOWN: Any = None
+"""Name and form of an option, until the class that has it is complete."""
 
+
+@frozen
+class Option:
+    """An option of a command."""
+
+    name: str = ""
+    form: Form = _UNKNOWN
+    default: Any
     help: str
     positional: bool = False
     metavar: str = ""
+    """The placeholder for a value in help."""
     group: str = ""
-    """Heading in the help of the command."""
+    """Heading in the help of the command; `machine` for an option that changes a setting of the machine."""
     advanced: bool = False
     """Shown by `--help-all` only."""
     names: tuple[str, ...] = ()
     """Other flags that mean the same: `-o`, `--learning-rate`."""
     values: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Other words for a value: `gpu` for `cuda`."""
+    """Other words for a value; those of a setting are in `config.names`."""
     bare: str = ""
     """Unit of a number without one that is given by one of the other names: 10 minutes for `--minutes 10`."""
     low: float | None = None
     above: float | None = None
     high: float | None = None
     unit: str = ""
-    default: str = ""
+    shown_default: str = ""
     """What is used if the option is not given, for a default that depends on something else."""
     sets: str = ""
     """The setting that it changes, whose range holds."""
-    completes: tuple[Kind, ...] = ()
     edge: Edge = "both"
     repeats: bool = False
     """A list is given by repeating the flag, or as all further words of the command, not with commas."""
-
-
-def option(default: Any = dataclasses.MISSING, /, **declared: Any) -> Any:
-    """An option of a request: its default (none: required) and what `Declared` says about it."""
-    return _field(default, Declared(**declared))
-
-
-def argument(default: Any = dataclasses.MISSING, /, **declared: Any) -> Any:
-    """An option that is given by its position; `names` may add flags for it."""
-    return _field(default, Declared(positional=True, **declared))
-
-
-def _field(default: Any, declared: Declared) -> Any:
-    metadata = {"declared": declared}
-    if default is dataclasses.MISSING:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-@frozen
-class Option:
-    """An option of a command: its declaration with name, form of values and default."""
-
-    name: str
-    form: Form
-    default: Any
-    declared: Declared
 
     @property
     def required(self) -> bool:
@@ -93,39 +73,50 @@ class Option:
     @property
     def flags(self) -> tuple[str, ...]:
         """Every flag that means this option; arguments have those of `names` alone."""
-        return self.declared.names if self.declared.positional else (self.flag, *self.declared.names)
+        return self.names if self.positional else (self.flag, *self.names)
+
+    @property
+    def heading(self) -> str:
+        """The heading in the help of the command."""
+        own = self.group or ("machine" if self.sets.startswith("machine.") else "options")
+        return "arguments" if self.positional else own
+
+    @property
+    def other_values(self) -> Mapping[str, str]:
+        """Other words for a value, also those for values of the setting that it changes: `gpu` for `cuda`."""
+        return {**OTHER_VALUES.get(self.sets, {}), **self.values}
 
     @property
     def switch(self) -> bool:
         """Whether it is on or off and takes no value."""
         return self.form.kind == "switch"
 
-    @property
-    def metavar(self) -> str:
-        """What stands for a value in help."""
-        return self.declared.metavar or self.form.metavar
-
     def is_default(self, value: object) -> bool:
         return not self.required and value == self.default
 
+    def text(self, value: Any) -> str:
+        """A value as the command line takes it."""
+        # References are JSON, which has lists only; the values of requests are tuples.
+        return self.form.text(tuple(value) if isinstance(value, list) else value)
+
     def check(self, value: Any) -> None:
         """Refuse a number out of range. Raises ConfigError."""
-        low, above, high = self.declared.low, self.declared.above, self.declared.high
+        low, above, high = self.low, self.above, self.high
         for each in value if isinstance(value, tuple) else (value,):
             number = None if each is None else self.form.number(each)
             if number is None:
                 continue
             enough = (low is None or number >= low) and (above is None or number > above)
             if not enough or not (high is None or number <= high) or not math.isfinite(number):  # a NaN is in no range
-                raise ConfigError(f"{given(self.name, each)} is out of range: it must be {self.range_text}.")
+                hint = f" Did you mean {number / 100:g}?" if high == 1 and 1 < number <= 100 else ""
+                raise ConfigError(f"{given(self.name, each)} is out of range: it must be {self.range_text}.{hint}")
 
     @property
     def range_text(self) -> str:
-        """The range in words, with its unit; empty without one."""
-        declared = self.declared
-        limits = ("{} or more", declared.low), ("above {}", declared.above), ("{} or less", declared.high)
+        """The range with its unit, such as `1 or more images`; empty if there is none."""
+        limits = ("{} or more", self.low), ("above {}", self.above), ("{} or less", self.high)
         texts = [text.format(self._limit(number)) for text, number in limits if number is not None]
-        return " and ".join(texts) + (f" {self.declared.unit}" if texts and self.declared.unit else "")
+        return " and ".join(texts) + (f" {self.unit}" if texts and self.unit else "")
 
     def _limit(self, number: float) -> str:
         if self.form.kind == "fraction":
@@ -133,11 +124,26 @@ class Option:
         return f"{number:g}s" if self.form.kind == "duration" else f"{number:g}"
 
 
+def option(default: Any = dataclasses.MISSING, /, help: str = "", **declared: Any) -> Any:
+    """An option of a request: its default (none: required), its help, and what `Option` lists.
+
+    `default="no clipping"` is the text of a default that depends on something else.
+    """
+    shown = declared.pop("default", "")
+    metadata = {"option": Option(default=default, help=help, shown_default=shown, **declared)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def argument(default: Any = dataclasses.MISSING, /, help: str = "", **declared: Any) -> Any:
+    """An option that is given by its position; `names` may add flags for it."""
+    return option(default, help, positional=True, **declared)
+
+
 R = TypeVar("R", bound="Request")
 
 
 class Request:
-    """What a command was asked to do. Its values are checked however it is made: typed, called or read from JSON."""
+    """The options of one call of a command. They are checked however it is made: typed, called or read from JSON."""
 
     command: ClassVar[str] = ""
     """The words after `vernier`; empty for a function that has no command."""
@@ -152,9 +158,9 @@ class Request:
     def changes(self) -> dict[str, object]:
         """The settings that the options change, by name: those that were given."""
         return {
-            each.declared.sets: value
+            each.sets: value
             for each in options_of(type(self))
-            if each.declared.sets
+            if each.sets
             and not each.is_default(value := getattr(self, each.name))
             and value is not None
             and value is not False  # 0 is a value
@@ -195,6 +201,7 @@ class Request:
         if unknown := [name for name in values if name not in known]:
             raise ConfigError(f"{cls.command} has no option {unknown[0]!r} in this version of Vernier.")
         # JSON has lists only; fields of requests are tuples.
+        # The request checks the values once more: a file may have been edited.
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
@@ -227,17 +234,15 @@ def options_of(cls: type[Request]) -> tuple[Option, ...]:
     if cls not in _OPTIONS:
         # Without extras, `Annotated` would be lost, and a duration would be a plain text.
         hints = get_type_hints(cls, include_extras=True)
-        options = [
-            Option(
-                name=each.name,
-                form=form_of(hints[each.name]),
-                default=each.default,
-                declared=each.metadata["declared"],
-            )
-            for each in dataclasses.fields(cls)  # type: ignore[arg-type]
-        ]
-        _OPTIONS[cls] = tuple(sorted(options, key=lambda each: not each.declared.positional))
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        options = [_complete(each, form_of(hints[each.name])) for each in fields]
+        _OPTIONS[cls] = tuple(sorted(options, key=lambda each: not each.positional))
     return _OPTIONS[cls]
+
+
+def _complete(field: dataclasses.Field[Any], form: Form) -> Option:
+    declared: Option = field.metadata["option"]
+    return dataclasses.replace(declared, name=field.name, form=form, metavar=declared.metavar or form.metavar)
 
 
 def option_of(cls: type[Request], name: str) -> Option | None:
@@ -245,14 +250,14 @@ def option_of(cls: type[Request], name: str) -> Option | None:
     name = name.removeprefix("recipe.")
     # The name first: an option may have the name of a setting that another option changes.
     exact = next((each for each in options_of(cls) if each.name == name), None)
-    return exact or next((each for each in options_of(cls) if each.declared.sets == name), None)
+    return exact or next((each for each in options_of(cls) if each.sets == name), None)
 
 
 # ---------------------------------------------------------------------------------------------------------- help texts
 
 
 def summary_of(cls: type[Request]) -> str:
-    """What a command does, in one line."""
+    """The first line of a command's help."""
     return (inspect.getdoc(cls) or "").partition("\n")[0]
 
 
@@ -269,9 +274,9 @@ def examples_of(cls: type[Request]) -> list[str]:
 
 
 def default_text(each: Option) -> str:
-    """The default in words, as help and reference pages show it; empty without one."""
-    if each.declared.default:
-        return each.declared.default
+    """The default as help and reference pages show it; empty if there is none."""
+    if each.shown_default:
+        return each.shown_default
     if each.required:
         return "required"
     if each.default in (None, (), "") or each.switch:
@@ -287,7 +292,7 @@ def groups_of(cls: type[Request], *, everything: bool = True) -> Iterator[tuple[
     """The options of the shell by heading; without `everything` only the everyday ones."""
     # In the order of GROUPS, which the dictionary keeps.
     by_group: dict[str, list[Option]] = {name: [] for name in GROUPS}
-    for each in sorted(options_of(cls), key=lambda each: each.declared.advanced):  # the everyday ones first
-        if each.declared.edge != "python" and (everything or not each.declared.advanced):
-            by_group["arguments" if each.declared.positional else each.declared.group or "options"].append(each)
+    for each in sorted(options_of(cls), key=lambda each: each.advanced):  # the everyday ones first
+        if each.edge != "python" and (everything or not each.advanced):
+            by_group[each.heading].append(each)
     return ((name, options) for name, options in by_group.items() if options)

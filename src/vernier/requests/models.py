@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from vernier.config.settings import Mode, Precision
+from vernier.config.settings import Engine, ExportFormat, Mode, Precision
 
-from .common import Assigned, InProcesses, Json, OnDevice, Quiet, Settings, WithEngine, WithWorkers
-from .declaring import argument, option, request, shared
+from .common import Assigned, InProcesses, Json, OnDevice, Quiet, Settings, WithWorkers
+from .declaring import Request, argument, option, request, shared
 from .values import FilePath
 
 AS_TRAINED = "as in training; {} for third-party weights"
@@ -20,65 +20,78 @@ class ChosenModel(Assigned):
         "torch, which is never run as code), or published weights by name, such as torchvision:resnet50-v2.",
         metavar="MODEL",
         names=("--weights",),
-        completes=("run", "file"),
     )
     model: str | None = option(
         None,
-        help="Model that the weights in the file are for; `vernier models` lists them.",
+        "Model that the weights in the file are for; `vernier models` lists them.",
         default="the one that the file names",
         metavar="NAME",
         names=("--arch",),
-        completes=("model",),
         group="model",
     )
     classes: tuple[FilePath, ...] = option(
         (),
-        help="Class names of third-party weights in the order of the outputs: a text file with one per line, or the "
+        "Class names of third-party weights in the order of the outputs: a text file with one per line, or the "
         "names themselves.",
         metavar="FILE|NAME,...",
-        completes=("file",),
         group="model",
     )
     which: str = option(
-        "latest", help="Checkpoint of a run: latest, best or a step.", metavar="latest|best|STEP", group="model"
+        "latest", "Checkpoint of a run: latest, best or a step.", metavar="latest|best|STEP", group="model"
     )
     ema: bool | None = option(
         None,
-        help="Use the averaged weights, or the raw ones.",
+        "Use the averaged weights, or the raw ones.",
         default="averaged if the checkpoint has them",
         group="model",
     )
 
 
 @shared
-class UsedModel(ChosenModel, OnDevice, WithEngine, Settings):
-    """A model that is run here."""
+class _WithEngine(Request):
+    """Commands that run a trained model."""
 
-    precision: Precision | None = option(
+    engine: Engine | None = option(
         None,
-        help="Number format the model computes in.",
-        default=AS_TRAINED.format("fp32"),
-        sets="machine.precision",
-        group="machine",
+        "What runs the model, on the CPU. Any engine but torch is first checked against torch on the images; auto "
+        "measures those that are installed for a few seconds each and takes the fastest.",
+        default="torch",
+        sets="machine.engine",
+    )
+    int8: bool = option(
+        False,
+        "Run in INT8 instead of fp32, calibrated on some of these images (at least 30); the output shows what "
+        "that costs and gains on the others. Needs the engine onnxruntime or auto.",
+        sets="machine.int8",
     )
 
 
 @shared
-class WithEvaluationMode(Settings):
+class UsedModel(ChosenModel, OnDevice, _WithEngine, Settings):
+    """A model that is run here."""
+
+    precision: Precision | None = option(
+        None,
+        "Number format the model computes in.",
+        default=AS_TRAINED.format("fp32"),
+        sets="machine.precision",
+    )
+
+
+@shared
+class _WithEvaluationMode(Settings):
     """Evaluations, which can be compiled."""
 
     mode: Mode | None = option(
         None,
-        help="How the model is executed in evaluation.",
+        "How the model is executed in evaluation.",
         default=AS_TRAINED.format("eager"),
         sets="machine.mode",
-        values={"graph": "compile"},
-        group="machine",
     )
 
 
 @request("eval")
-class Evaluate(UsedModel, WithEvaluationMode, InProcesses, WithWorkers, Quiet, Json):
+class Evaluate(UsedModel, _WithEvaluationMode, InProcesses, WithWorkers, Quiet, Json):
     """Evaluate a run (finished, running or interrupted), a checkpoint, an exported file or anybody's weights.
 
     Every image counts once. The output contains how images were prepared.
@@ -92,52 +105,55 @@ class Evaluate(UsedModel, WithEvaluationMode, InProcesses, WithWorkers, Quiet, J
 
     data: FilePath | None = argument(
         None,
-        help="Data set or folder to evaluate on. Third-party weights need one.",
+        "Data set or folder to evaluate on. Third-party weights need one.",
         default="the run's own data",
         metavar="NAME|PATH",
         names=("--data", "--dataset"),
         sets="data.source",
-        completes=("data", "folder"),
     )
     which: str = option(
         "latest",
-        help="Checkpoint of a run: latest, best or a step; all: every one, in order.",
+        "Checkpoint of a run: latest, best or a step; all: every one, in order.",
         metavar="latest|best|STEP|all",
         group="model",
     )
     split: Literal["val", "test", "train"] | None = option(
         None,
-        help="Part of the data to evaluate on.",
+        "Part of the data to evaluate on.",
         default="val; all of a folder without splits, but only the held-out part of the one the run was trained on",
         group="data",
     )
     classes_by_number: bool = option(
         False,
-        help="Take class i of the data for output i of the model, whatever their names are. Without it, classes are "
+        "Take class i of the data for output i of the model, whatever their names are. Without it, classes are "
         "matched by name: another order is mapped, some of the model's classes are enough, and other names are "
         "refused.",
         group="data",
     )
     flip_tta: bool = option(
         False,
-        help="Test-time augmentation: add the scores of the mirrored image. The result contains that it was used.",
+        "Test-time augmentation: add the scores of the mirrored image. The result contains that it was used.",
         sets="eval.flip_tta",
         group="data",
     )
     max_eval_steps: int | None = option(
-        None, help="Evaluate on this many batches only.", low=1, unit="batches", group="data", advanced=True
+        None,
+        "Evaluate on a fair sample of this many batches only: every class in proportion, always the same images.",
+        low=1,
+        unit="batches",
+        group="data",
+        advanced=True,
     )
     out: FilePath | None = option(
         None,
-        help="Folder for the predictions: detections.json of a detector, in COCO's results format.",
+        "Folder for the predictions: detections.json of a detector, in COCO's results format.",
         metavar="DIR",
         names=("-o", "--output"),
-        completes=("folder",),
         group="output",
     )
     tensorboard: bool = option(
         True,
-        help="If every checkpoint is evaluated: write the metrics of each for TensorBoard into RUN/tensorboard/eval, "
+        "If every checkpoint is evaluated: write the metrics of each for TensorBoard into RUN/tensorboard/eval, "
         "if the package is installed.",
         group="output",
         advanced=True,
@@ -161,26 +177,23 @@ class Predict(UsedModel, WithWorkers, Quiet, Json):
     images: tuple[FilePath, ...] = argument(
         help="Image files, or folders that contain them.",
         metavar="IMAGE|DIR...",
-        completes=("file", "folder"),
         repeats=True,
     )
     out: FilePath | None = option(
         None,
-        help="Folder for predictions.json and pictures: boxes drawn on every image, or one sheet of classes with bars.",
+        "Folder for predictions.json and pictures: boxes drawn on every image, or one sheet of classes with bars.",
         metavar="DIR",
         names=("-o", "--output"),
-        completes=("folder",),
     )
     min_score: float = option(
-        0.3, help="Hide objects with a score below this; predictions.json contains all.", low=0, high=1
+        0.3, "Hide objects with a score below this; predictions.json contains all.", low=0, high=1
     )
     data: FilePath | None = option(
         None,
-        help="Data set or folder to take the class names of third-party weights from.",
+        "Data set or folder to take the class names of third-party weights from.",
         metavar="NAME|PATH",
         names=("--dataset",),
         sets="data.source",
-        completes=("data", "folder"),
         group="model",
         advanced=True,
     )
@@ -191,8 +204,8 @@ class Export(ChosenModel, Quiet, Json):
     """Write a model to one file for use elsewhere, with model_card.md in the same folder; nothing is overwritten.
 
     The file contains the model's name, its classes, how images are prepared, and the result: `vernier eval FILE`,
-    `vernier predict FILE` and `vernier bench infer FILE` need nothing else. The formats onnx and torch-export are run
-    on real validation images and compared with PyTorch before the file gets its name.
+    `vernier predict FILE` and `vernier bench infer FILE` need nothing else. An ONNX file is run on real
+    validation images and compared with PyTorch before it gets its name.
 
     Examples:
         vernier export runs/RUN
@@ -203,43 +216,42 @@ class Export(ChosenModel, Quiet, Json):
 
     out: FilePath | None = argument(
         None,
-        help="File to write.",
+        "File to write.",
         default="named after the recipe, in the current folder",
         metavar="FILE",
         names=("--out", "-o", "--output"),
-        completes=("file",),
     )
-    format: Literal["safetensors", "torchvision", "onnx", "torch-export"] = option(
-        "safetensors",
-        help="Weights alone: safetensors, or torchvision's state dict (.pth). The whole model, which takes uint8 "
-        "pixels and any batch size: onnx, or torch-export (.pt2).",
+    format: ExportFormat | None = option(
+        None,
+        "Weights alone: safetensors, or torchvision's state dict (.pth). The whole model, which takes uint8 "
+        "pixels and any batch size: onnx.",
+        default="by the ending of the file; otherwise safetensors",
     )
     normalized_input: bool = option(
         False,
-        help="The exported model takes normalized images (float32) instead of uint8 pixels.",
+        "The exported model takes normalized images (float32) instead of uint8 pixels.",
         names=("--normalised-input",),
         advanced=True,
     )
     data: FilePath | None = option(
         None,
-        help="Data set or folder with the images to check an exported model on. Class names of third-party weights are "
+        "Data set or folder with the images to check an exported model on. Class names of third-party weights are "
         "taken from it, too.",
         default="the run's own data",
         metavar="NAME|PATH",
         names=("--dataset",),
         sets="data.source",
-        completes=("data", "folder"),
         group="data",
     )
     card: bool = option(
         True,
-        help="Write the model card: recipe, data, result, limits, and how the file was checked.",
+        "Write the model card: recipe, data, result, limits, and how the file was checked.",
         group="output",
     )
 
 
 @request()
-class Load(UsedModel, WithEvaluationMode):
+class Load(UsedModel, _WithEvaluationMode):
     """Load a trained model: a run, a checkpoint, an exported file, or anybody's weights.
 
     Published weights are downloaded once. The model predicts, evaluates and prepares images as a run does. Raises
@@ -256,16 +268,16 @@ class CreateModel(Assigned):
     ConfigError.
     """
 
-    name: str = argument(help="Name of the model; `vernier models` lists them.", metavar="NAME", completes=("model",))
+    name: str = argument(help="Name of the model; `vernier models` lists them.", metavar="NAME")
     weights: FilePath | None = option(
         None,
-        help="A safetensors or torch file of Vernier, torchvision, timm, NVIDIA or Habana, or published weights by "
+        "A safetensors or torch file of Vernier, torchvision, timm, NVIDIA or Habana, or published weights by "
         "name, such as torchvision:resnet50-v2, which are downloaded once.",
     )
     num_classes: int | None = option(
         None,
-        help="Number of classes. Another number than that of the weights replaces the last layer by a new one.",
+        "Number of classes. Another number than that of the weights replaces the last layer by a new one.",
         default="that of the weights, or of the published model",
         low=1,
     )
-    in_channels: int | None = option(None, help="Channels of the images.", default="that of the weights, or 3", low=1)
+    in_channels: int | None = option(None, "Channels of the images.", default="that of the weights, or 3", low=1)

@@ -1,4 +1,4 @@
-"""Every command with the request that declares it and the function that prints its result, imported when used.
+"""Every command with the request that declares it, the function that prints its result, and its place in the help.
 
 The commands of the core are here. Others plug in: an entry point of the group `vernier.commands` names a `CommandSet`.
 The laboratory's do, and those of outside packages may. A name of the core keeps its meaning.
@@ -11,7 +11,7 @@ from typing import Any
 
 from vernier.plugins import load_group
 
-from .declaring import Request
+from .declaring import Request, summary_of
 
 Where = tuple[str, str]
 
@@ -32,9 +32,6 @@ class CommandSet:
     """What a group does if its first argument is not an action."""
     other_names: Mapping[str, str] = field(default_factory=dict)
     """Commands and actions that people type out of habit."""
-    moved: Mapping[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
-    """Commands with a flag that is a command of its own now, and works under its old name until 0.5: the new command,
-    and the flag that takes the value; an empty one: the value is the action; None: there is no value."""
     internal: tuple[str, ...] = ()
     """Commands that Vernier starts itself; no help lists them."""
 
@@ -49,33 +46,24 @@ CORE = CommandSet(
         "vernier",
         {
             "train": ("training:Train", "training:train"),
-            "finetune": ("training:Finetune", "training:finetune"),
             "eval": ("models:Evaluate", "models:evaluate"),
             "predict": ("models:Predict", "models:predict"),
             "export": ("models:Export", "models:export"),
             "report": ("reports:Report", "reports:report"),
-            "convert": ("reports:Convert", "reports:convert"),
             "runs list": ("runs:ListRuns", "runs:list_runs"),
             "runs clean": ("runs:CleanRuns", "runs:clean"),
             "recipes": ("catalog:Recipes", "catalog:recipes"),
             "models": ("catalog:Models", "catalog:models"),
-            "data make": ("data:MakeData", "data:make"),
-            "data prepare": ("data:PrepareData", "data:prepare"),
-            "data verify": ("data:VerifyData", "data:verify"),
-            "data inspect": ("data:InspectData", "data:inspect"),
-            "data get": ("data:GetData", "data:get"),
-            "completion": ("catalog:Completion", "completion:completion"),
         },
     ),
     groups={
-        "data": "Make, prepare, verify, inspect or fetch data sets.",
         "runs": "List runs with result, state and size, or free the disk space they take.",
     },
     sections={
         "Everyday": ("train", "finetune", "eval", "predict", "export", "runs", "report"),
         "Measure": (),
         "Fleets": (),
-        "More": ("recipes", "models", "data", "convert", "completion"),
+        "More": ("recipes", "models"),
     },
     default_actions={"runs": "list"},
     other_names={
@@ -87,6 +75,7 @@ CORE = CommandSet(
         "infer": "predict",
         "list": "runs",
         "ls": "runs",
+        **dict.fromkeys(("runs rm", "runs remove", "runs delete"), "runs clean"),
     },
 )
 
@@ -96,39 +85,68 @@ def _sets() -> tuple[CommandSet, ...]:
     return (CORE, *load_group("vernier.commands", CommandSet).values())
 
 
-def merged(table: Callable[[CommandSet], Mapping[Any, Any]]) -> dict[Any, Any]:
+def _merged(table: Callable[[CommandSet], Mapping[Any, Any]]) -> dict[Any, Any]:
     """One table of all sets; the first set that has a key decides."""
     whole: dict[Any, Any] = {}
     for each in _sets():
+        # A command of the core cannot be replaced by a package that happens to be installed.
         whole |= {key: value for key, value in table(each).items() if key not in whole}
     return whole
 
 
-def sections() -> dict[str, tuple[str, ...]]:
-    """The headings of help in the order of the work, each with the commands of all sets."""
-    every: dict[str, tuple[str, ...]] = {}
+def _sections() -> dict[str, tuple[str, ...]]:
+    """The headings of help in the order of the work, each with the commands of all sets.
+
+    A heading may name a command of another set, to give it a place among its own; without that set it is left out.
+    """
+    every = dict[str, tuple[str, ...]]()
+    commands = {name.split()[0] for name in _merged(lambda each: each.commands)}
     for each in _sets():
         for title, names in each.sections.items():
-            every[title] = (*every.get(title, ()), *names)
+            every[title] = (*every.get(title, ()), *(name for name in names if name in commands))
     return every
 
 
-COMMANDS: dict[str, Where] = merged(lambda each: each.commands)
+COMMANDS: dict[str, Where] = _merged(lambda each: each.commands)
 """The request and the printing function of every command, as `module:name`."""
-FUNCTIONS: dict[str, str] = merged(lambda each: each.functions)
+FUNCTIONS: dict[str, str] = _merged(lambda each: each.functions)
 """Public names of Python that sets bring, and the module of each; those of the core are in `vernier/__init__.py`."""
 INTERNAL: tuple[str, ...] = tuple(name for each in _sets() for name in each.internal)
+GROUPS: dict[str, str] = _merged(lambda each: each.groups)
+DEFAULT_ACTIONS: dict[str, str] = _merged(lambda each: each.default_actions)
+SECTIONS = _sections()
+OTHER_NAMES: dict[str, str] = _merged(lambda each: each.other_names)
 
 
 def find(command: str) -> type[Request] | None:
     """The request of a command; None if there is no such command."""
     if command not in COMMANDS:
         return None
-    cls: type[Request] = load(COMMANDS[command][0])
+    cls: type[Request] = _load(COMMANDS[command][0])
     return cls
 
 
-def load(where: str) -> Any:
+def function_of(command: str) -> Callable[[Any, Any], int]:
+    """The function that carries a command out and prints its result."""
+    function: Callable[[Any, Any], int] = _load(COMMANDS[command][1])
+    return function
+
+
+def about(name: str) -> str:
+    """What a command or group does, in one line."""
+    if name in GROUPS:
+        return GROUPS[name]
+    cls = find(name)
+    return "" if cls is None else summary_of(cls)
+
+
+def actions_of(group: str) -> list[str]:
+    """The actions of a group that help lists."""
+    return [name.split()[1] for name in COMMANDS if name.split()[0] == group and name not in INTERNAL]
+
+
+def _load(where: str) -> Any:
     """The object at `module:name`."""
+    # Imported when it is used: `--help` needs no command.
     module, _, name = where.partition(":")
     return getattr(import_module(module), name)

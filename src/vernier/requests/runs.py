@@ -10,21 +10,20 @@ CleanKind = Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]
 
 
 @shared
-class InFolders(Request):
+class _InFolders(Request):
     """Commands about all runs in some folders."""
 
     folders: tuple[FilePath, ...] = argument(
         (),
-        help="Folders of runs, or single runs.",
+        "Folders of runs, or single runs.",
         default="runs",
         metavar="[FOLDER...]",
         repeats=True,
-        completes=("run", "folder"),
     )
 
 
 @request("runs list")
-class ListRuns(Json, InFolders):
+class ListRuns(Json, _InFolders):
     """List runs: state, result, steps, size on disk, age, and what ran. Benchmarks, profiles and studies too.
 
     States: running, finished, stopped (by a signal, can be resumed), interrupted (recorded as running, but its process
@@ -37,12 +36,12 @@ class ListRuns(Json, InFolders):
     """
 
     sort: Literal["age", "name", "size", "state", "result"] = option(
-        "age", help="Order of the rows. The newest, largest or best run comes last, next to your prompt."
+        "age", "Order of the rows. The newest, largest or best run comes last, next to your prompt."
     )
 
 
 @request("runs clean")
-class CleanRuns(Json, Quiet, InFolders):
+class CleanRuns(Json, Quiet, _InFolders):
     """Free disk space: show what would be removed, and remove it only if that is confirmed.
 
     A run in use is kept, and so is one without a sound checkpoint, one that another run was started from, and every
@@ -57,10 +56,10 @@ class CleanRuns(Json, Quiet, InFolders):
 
     what: tuple[CleanKind, ...] = option(
         ("leftovers", "empty", "smoke", "checkpoints"),
-        help="What to remove. leftovers: unfinished files of killed processes. empty: runs that never trained a step. "
+        "What to remove. leftovers: unfinished files of killed processes. empty: runs that never trained a step. "
         "smoke: dry runs. checkpoints: of finished runs, all but the newest and the best. traces: trace "
         "files of profiles; their tables are kept.",
         metavar="KIND,...",
     )
-    older_than: Duration | None = option(None, help="Only in runs that ended longer ago than this, such as 12h or 7d.")
-    yes: bool = option(False, help="Remove it.")
+    older_than: Duration | None = option(None, "Only in runs that ended longer ago than this, such as 12h or 7d.")
+    yes: bool = option(False, "Remove it.")

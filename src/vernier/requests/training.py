@@ -1,9 +1,8 @@
-"""Requests of `train` and `finetune`: what trains a model."""
+"""The request of `train`, and what every command that trains a model takes."""
 
-from typing import Literal
+from vernier.config.settings import OnCorruption, OnDivergence
 
 from .common import (
-    Divergence,
     InProcesses,
     Json,
     OnDevice,
@@ -13,8 +12,8 @@ from .common import (
     WithPrecision,
     WithWorkers,
 )
-from .declaring import argument, option, request, shared
-from .values import Duration, FilePath, TimeLimit
+from .declaring import Request, argument, option, request, shared
+from .values import Code, DataPath, FilePath, TimeLimit
 
 
 @shared
@@ -23,17 +22,17 @@ class Trains(OnDevice, WithPrecision, InProcesses, WithWorkers, Settings, Quiet,
 
     global_batch: int | None = option(
         None,
-        help="Images per optimizer step, over all processes.",
+        "Images per optimizer step, over all processes.",
         sets="global_batch",
         names=("--batch", "--batch-size", "--batches", "--device-batch"),
         group="schedule",
     )
     seed: int | None = option(
-        None, help="Seed of the initial weights, the order of images and augmentation.", sets="seed", group="schedule"
+        None, "Seed of the initial weights, the order of images and augmentation.", sets="seed", group="schedule"
     )
     freeze: tuple[str, ...] = option(
         (),
-        help="Do not train layers whose names start with this, such as layer1; backbone: train the classifier only. "
+        "Do not train layers whose names start with this, such as layer1; backbone: train the classifier only. "
         "Repeatable.",
         metavar="PREFIX",
         repeats=True,
@@ -43,7 +42,7 @@ class Trains(OnDevice, WithPrecision, InProcesses, WithWorkers, Settings, Quiet,
     )
     max_bad_images: str | None = option(
         None,
-        help="How many unreadable images to replace before the run fails, such as 20, or 0.1% of the images.",
+        "How many unreadable images to replace before the run fails, such as 20, or 0.1% of the images.",
         metavar="N|PERCENT%",
         sets="data.max_bad_images",
         group="data",
@@ -51,7 +50,7 @@ class Trains(OnDevice, WithPrecision, InProcesses, WithWorkers, Settings, Quiet,
     )
     max_time: TimeLimit | None = option(
         None,
-        help="Stop before this time since the start of the command is over (90s, 15m, 3h50m, 1d or 03:50:00), while "
+        "Stop before this time since the start of the command is over (90s, 15m, 3h50m, 1d or 03:50:00), while "
         "there is time for one more step and a checkpoint. Exit code 75; the same command resumes. At least one step "
         "is trained. auto: until the Slurm job ends (SLURM_JOB_END_TIME).",
         sets="limits.max_time",
@@ -60,29 +59,53 @@ class Trains(OnDevice, WithPrecision, InProcesses, WithWorkers, Settings, Quiet,
     )
     out: FilePath = option(
         "runs",
-        help="Folder in which the run directory is created, or searched to resume a run.",
+        "Folder in which the run directory is created, or searched to resume a run.",
         metavar="DIR",
         names=("-o", "--output"),
-        completes=("folder",),
         group="run",
     )
     explain: bool = option(
         False,
-        help="Do not train: print what follows from the settings, with the reasons and all warnings.",
+        "Do not train: print what follows from the settings, with the reasons and all warnings.",
         names=("--dry-run",),
         edge="shell",
         group="run",
     )
     tensorboard: bool = option(
         True,
-        help="Write TensorBoard event files into the run directory if the package is installed.",
+        "Write TensorBoard event files into the run directory if the package is installed.",
         group="output",
         advanced=True,
     )
 
 
+@shared
+class _Divergence(Request):
+    """Commands that train."""
+
+    on_divergence: OnDivergence | None = option(
+        None,
+        "What to do on NaN or Inf in loss, gradients or weights. stop: end the run; its events name the step, the "
+        "process and the images. rollback: continue from the last checkpoint with half the learning rate, at most "
+        "three times (limits.rollback_lr, limits.max_rollbacks).",
+        default="stop",
+        sets="limits.on_divergence",
+        group="run",
+        advanced=True,
+    )
+    on_corruption: OnCorruption | None = option(
+        None,
+        "What to do if a device computed wrong: processes hold different weights, or a spot check differs. stop: end "
+        "the run. rollback: repeat the steps from the last checkpoint. warn: continue.",
+        default="stop",
+        sets="audit.on_corruption",
+        group="run",
+        advanced=True,
+    )
+
+
 @request("train")
-class Train(Trains, WithMode, Divergence):
+class Train(Trains, WithMode, _Divergence):
     """Train a model with a recipe. Without a recipe: on built-in data, about a minute on two cores.
 
     After an interruption (Ctrl-C, SIGTERM, a time limit, a crash) the same command resumes the run.
@@ -95,67 +118,115 @@ class Train(Trains, WithMode, Divergence):
 
     recipe: FilePath | None = argument(
         None,
-        help="A built-in recipe (see `vernier recipes`), a model (see `vernier models`; plain settings) or a .toml "
+        "A built-in recipe (see `vernier recipes`), a model (see `vernier models`; plain settings) or a .toml "
         "file of your own.",
         default="shapes-quick",
         metavar="[RECIPE]",
-        completes=("recipe", "model", "file"),
     )
-    data: FilePath | None = option(
+    data: DataPath | None = option(
         None,
-        help="A built-in data set, or a folder with train/ and val/ (one folder per class).",
+        "A built-in data set, a folder with train/ and val/ (one folder per class), or your own: module:name.",
         default="that of the recipe",
         metavar="NAME|PATH",
         sets="data.source",
         names=("--dataset",),
-        completes=("data", "folder"),
         group="data",
     )
-    model: str | None = option(
+    model: Code | None = option(
         None,
-        help="Another model than the recipe's, as published: its own width and image size (see `vernier models`).",
+        "Another model than the recipe's, as published: its own width and image size (see `vernier models`).",
         default="that of the recipe",
         metavar="MODEL",
         sets="model.name",
         names=("--arch",),
-        completes=("model",),
         group="model",
+    )
+    loss: Code | None = option(
+        None,
+        "cross-entropy, bce, or your own as module:name: f(logits, labels).",
+        default="that of the recipe",
+        sets="loss.kind",
+        group="model",
+        advanced=True,
+    )
+    transforms: tuple[Code, ...] = option(
+        (),
+        "A transform of your own for training images, module:name: f(image, target, rng). Repeatable.",
+        metavar="MODULE:NAME",
+        repeats=True,
+        sets="augment.extra",
+        names=("--transform",),
+        group="data",
+        advanced=True,
+    )
+    optimizer: Code | None = option(
+        None,
+        "The optimizer by name, or your own class: torch.optim:NAdam(betas=(0.9, 0.98)).",
+        default="that of the recipe",
+        sets="optim.name",
+        group="schedule",
+        advanced=True,
+    )
+    schedule: Code | None = option(
+        None,
+        "Shape of the learning rate after the warm-up by name, or your own, module:name: f(progress).",
+        default="that of the recipe",
+        sets="schedule.kind",
+        group="schedule",
+        advanced=True,
+    )
+    metrics: tuple[Code, ...] = option(
+        (),
+        "A metric of your own, module:name: f(logits, labels) of the whole validation set. Repeatable.",
+        metavar="MODULE:NAME",
+        repeats=True,
+        sets="eval.metrics",
+        names=("--metric",),
+        group="output",
+        advanced=True,
+    )
+    observers: tuple[Code, ...] = option(
+        (),
+        "Code of your own that gets every event of the run, module:name: f(event). Repeatable.",
+        metavar="MODULE:NAME",
+        repeats=True,
+        names=("--observer",),
+        group="output",
+        advanced=True,
     )
     weights: FilePath | None = option(
         None,
-        help="Start from this weights file (safetensors or torch), named as in torchvision, timm, NVIDIA's or Habana's "
+        "Start from this weights file (safetensors or torch), named as in torchvision, timm, NVIDIA's or Habana's "
         "code; or from published weights by name, fetched once: torchvision:resnet50-v2.",
         metavar="FILE|NAME",
         sets="model.weights",
-        completes=("file",),
         group="model",
     )
     backbone_weights: FilePath | None = option(
         None,
-        help="For detectors: a classifier's weights, file or name, for the backbone.",
+        "For detectors: a classifier's weights, file or name, for the backbone.",
         metavar="FILE|NAME",
         sets="model.backbone_weights",
-        completes=("file",),
         group="model",
         advanced=True,
     )
     reset_head: bool = option(
         False,
-        help="Start with a new classifier layer instead of that of the weights, for other classes.",
+        "Start with a new classifier layer instead of that of the weights, for other classes.",
         sets="model.reset_head",
         group="model",
         advanced=True,
     )
     epochs: float | None = option(
         None,
-        help="Number of epochs; warm-up, milestones, decay and progressive resizing scale with it.",
+        "Number of epochs; warm-up, milestones, decay and progressive resizing scale with it.",
         default="that of the recipe",
         sets="schedule.epochs",
         group="schedule",
     )
     lr: float | None = option(
         None,
-        help="Peak learning rate, used as given for any batch size.",
+        "Peak learning rate, used as given for any batch size.",
         default="that of the recipe",
         sets="optim.lr",
         names=("--learning-rate",),
@@ -163,14 +234,14 @@ class Train(Trains, WithMode, Divergence):
     )
     max_steps: int | None = option(
         None,
-        help="Stop after this many steps; the schedule stays that of the epochs.",
+        "Stop after this many steps; the schedule stays that of the epochs.",
         sets="limits.max_steps",
         group="schedule",
         advanced=True,
     )
     steps: int | None = option(
         None,
-        help="Train this many steps, also more than the epochs have. The schedule stays that of the epochs; beyond it, "
+        "Train this many steps, also more than the epochs have. The schedule stays that of the epochs; beyond it, "
         "the learning rate stays at its last value. Epochs of another length: the setting data.epoch_images.",
         sets="schedule.steps",
         names=("--num-steps",),
@@ -178,12 +249,16 @@ class Train(Trains, WithMode, Divergence):
         advanced=True,
     )
     max_eval_steps: int | None = option(
-        None, help="Evaluate on this many batches only.", sets="limits.max_eval_steps", group="schedule", advanced=True
+        None,
+        "Evaluate on a fair sample of this many batches only: every class in proportion, always the same images.",
+        sets="limits.max_eval_steps",
+        group="schedule",
+        advanced=True,
     )
-    train_only: bool = option(False, help="Do not evaluate.", group="schedule", advanced=True)
+    train_only: bool = option(False, "Do not evaluate.", group="schedule", advanced=True)
     train_accuracy: bool = option(
         False,
-        help="Also record top-1 and top-5 of the training batches, in percent. An image mixed from two (MixUp, CutMix) "
+        "Also record top-1 and top-5 of the training batches, in percent. An image mixed from two (MixUp, CutMix) "
         "counts for each label by its fraction.",
         sets="limits.train_accuracy",
         group="output",
@@ -191,68 +266,65 @@ class Train(Trains, WithMode, Divergence):
     )
     allow_slow: bool = option(
         False,
-        help="Allow a precision that this device has no hardware for.",
+        "Allow a precision that this device has no hardware for.",
         sets="machine.allow_slow",
-        group="machine",
         advanced=True,
     )
     deterministic: bool = option(
         False,
-        help="Make the run bit-identical when it is repeated on the same machine, or refuse.",
+        "Make the run bit-identical when it is repeated on the same machine, or refuse.",
         sets="machine.deterministic",
-        group="machine",
         advanced=True,
     )
     resume: FilePath | None = option(
         None,
-        help="auto: the newest run of this recipe in the output folder; never: always a new run; or a run directory. A "
+        "auto: the newest run of this recipe in the output folder; never: always a new run; or a run directory. A "
         "checkpoint.pth.tar of NVIDIA's or a checkpoint.pth of Habana's code starts a new run with its weights, "
         "momentum, epoch and best accuracy.",
         default="a run of the same settings that was interrupted",
         metavar="auto|never|PATH",
-        completes=("run",),
         group="run",
     )
     config: FilePath | None = option(
         None,
-        help="A run's config.json, to repeat it.",
+        "A run's config.json, to repeat it.",
         metavar="FILE",
-        completes=("file",),
         group="run",
         advanced=True,
     )
     smoke: bool = option(
         False,
-        help="Try the recipe: two steps of eight rendered 64-pixel images in a narrow model, one evaluation. Run "
+        "Try the recipe: two steps of eight rendered 64-pixel images in a narrow model, one evaluation. Run "
         "directory and output are marked as a smoke run.",
         group="run",
     )
     checkpoints: bool = option(
         True,
-        help="Save checkpoints. Without them a finished run leaves its results, but no weights; a signal still saves "
+        "Save checkpoints. Without them a finished run leaves its results, but no weights; a signal still saves "
         "one, to resume from.",
         group="run",
         advanced=True,
     )
     profile_steps: str | None = option(
         None,
-        help="Profile steps A to B, both included: kernel table, trace, memory (see `vernier profile`).",
+        "Profile steps A to B, both included: kernel table, trace, memory (see `vernier profile`).",
         metavar="A:B",
         group="run",
         advanced=True,
     )
     print_every: int | None = option(
         None,
-        help="Print a line, and record an event, every N steps.",
+        "Print a line, and record an event, every N steps.",
         default="a line every 5 seconds",
         sets="limits.log_every_steps",
         names=("--print-freq",),
         group="output",
         advanced=True,
     )
-    track: tuple[Literal["wandb", "mlflow"], ...] = option(
+    track: tuple[str, ...] = option(
         (),
-        help="Also log to Weights & Biases or MLflow. Repeatable.",
+        "Also log to Weights & Biases (wandb), MLflow (mlflow) or another installed tracker. TensorBoard's "
+        "files are written anyway. Repeatable.",
         metavar="wandb|mlflow",
         repeats=True,
         group="output",
@@ -260,106 +332,16 @@ class Train(Trains, WithMode, Divergence):
     )
     raport: FilePath | None = option(
         None,
-        help="Also write NVIDIA's raport.json (2019) to this file when the run ends.",
+        "Also write NVIDIA's raport.json (2019) to this file when the run ends.",
         metavar="FILE",
         names=("--raport-file",),
-        completes=("file",),
         group="output",
         advanced=True,
     )
     dllogger: FilePath | None = option(
         None,
-        help="Also write NVIDIA's DLLogger lines (since 2020) to this file when the run ends.",
+        "Also write NVIDIA's DLLogger lines (since 2020) to this file when the run ends.",
         metavar="FILE",
-        completes=("file",),
         group="output",
         advanced=True,
-    )
-
-
-@request("finetune")
-class Finetune(Trains):
-    """Fine-tune a classifier or a detector on your own photographs, without setting anything.
-
-    Looks at the folder (one folder per class, or boxes as COCO, Pascal VOC or YOLO; with or without train/ and val/),
-    chooses model, image size, schedule, freezing and batch from the images and this machine, and prints the reasons and
-    the expected time. Trains the new layers first, then all; stops when the held-out images show no gain; ends with the
-    result, a report and an exported model. After an interruption the same command resumes the run.
-
-    Examples:
-        vernier finetune photos
-        vernier finetune photos --weights torchvision:resnet50-v2 --time 30m
-        vernier finetune photos --explain
-    """
-
-    folder: FilePath = argument(
-        help="Your photographs: one folder per class, or images with boxes.", metavar="FOLDER", completes=("folder",)
-    )
-    task: Literal["auto", "classes", "boxes"] = option(
-        "auto",
-        help="What to learn. auto: boxes if there are annotations of boxes and no class folders, otherwise classes.",
-        group="data",
-    )
-    weights: FilePath | None = option(
-        None,
-        help="Weights to start from: a file (safetensors or torch), published ones by name, fetched once "
-        "(torchvision:resnet50-v2), or none: from scratch.",
-        default="published ones that suit this machine",
-        metavar="FILE|NAME|none",
-        sets="model.weights",
-        completes=("file",),
-        group="model",
-    )
-    model: str | None = option(
-        None,
-        help="Another model than that of the weights (see `vernier models`).",
-        default="that of the weights",
-        metavar="MODEL",
-        sets="model.name",
-        names=("--arch",),
-        completes=("model",),
-        group="model",
-        advanced=True,
-    )
-    image_px: int | None = option(
-        None,
-        help="Side of the images for the model, in pixels.",
-        default="chosen from the images and the weights",
-        sets="data.image_px",
-        names=("--imgsz", "--image-size", "--size"),
-        group="model",
-        advanced=True,
-    )
-    time: Duration = option(
-        "10m",
-        help="How long training should take, about; the number of epochs follows from it, estimated from FLOPs.",
-        above=0,
-        names=("--minutes",),
-        bare="m",
-        group="schedule",
-    )
-    epochs: float | None = option(
-        None,
-        help="Number of epochs, those of the head warm-up included.",
-        default="as many as the time allows",
-        sets="schedule.epochs",
-        group="schedule",
-    )
-    lr: float | None = option(
-        None,
-        help="Peak learning rate of the new layers.",
-        default="chosen from the model",
-        sets="optim.lr",
-        names=("--learning-rate",),
-        group="schedule",
-        advanced=True,
-    )
-    resume: FilePath | None = option(
-        None,
-        help="auto: the newest run of the same settings in the output folder; never: always a new run; or a run "
-        "directory.",
-        default="a run of the same settings that was interrupted",
-        metavar="auto|never|PATH",
-        completes=("run",),
-        group="run",
     )

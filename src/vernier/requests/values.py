@@ -1,7 +1,7 @@
-"""The values that options take: what a text on the command line and a value in Python become, and how they are shown.
+"""Types of options: parse texts of the command line, check values from Python, and write both as text.
 
 Durations and fractions have one syntax everywhere (`90s`, `15m`, `3h50m`; `1%`). They stay texts in a request, so that
-help, signatures and JSON show what a person would write; `seconds` and `fraction` read them.
+help, signatures and JSON show what a person would write; `vernier.quantities` reads them.
 """
 
 import os
@@ -13,19 +13,27 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from vernier.addresses import take_credentials
-from vernier.config import UNTIL_JOB_ENDS, assignment, parse_duration
+from vernier.config import UNTIL_JOB_ENDS, assignment
+from vernier.config.settings import Offered
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
+from vernier.own_code import refer_to
+from vernier.quantities import fraction, parse_duration
 from vernier.references import given
+from vernier.typed import IN_WORDS, Mismatch, convert
 
 Duration = Annotated[str, "duration"]
-"""A time such as 90s, 15m or 3h50m; read by `seconds`."""
+"""A time such as 90s, 15m or 3h50m; read by `parse_duration`."""
 TimeLimit = Annotated[str, "time limit"]
 """A duration, or `auto`: until the Slurm job ends."""
 Fraction = Annotated[str, "fraction"]
 """A percentage such as 1%; read by `fraction`. Python also takes the number 0.01."""
 FilePath = Annotated[str, "path"]
 """A file, folder or address. Python takes path objects, too, and `~` is expanded."""
+Code = Annotated[str, "code"]
+"""The name of something built in, or code of the user: `module:name(arguments)`; in Python also the object itself."""
+DataPath = Annotated[str, "data"]
+"""A name, file, folder or address; in Python also a data set."""
 Assignments = Annotated[tuple[str, ...], "settings"]
 """Settings as NAME=VALUE; in Python a mapping of names to values."""
 Pairs = Annotated[str, "pairs"]
@@ -33,14 +41,33 @@ Pairs = Annotated[str, "pairs"]
 
 StrPath = str | os.PathLike[str]
 Kind = Literal[
-    "switch", "int", "float", "text", "choice", "duration", "time limit", "fraction", "path", "settings", "pairs"
+    "switch",
+    "int",
+    "float",
+    "text",
+    "choice",
+    "plugin",
+    "duration",
+    "time limit",
+    "fraction",
+    "path",
+    "code",
+    "data",
+    "settings",
+    "pairs",
 ]
 _PLAIN: dict[Any, Kind] = {bool: "switch", int: "int", float: "float", str: "text"}
-_METAVARS = {"int": "N", "float": "X", "text": "TEXT", "duration": "TIME", "time limit": "TIME|auto", "path": "PATH"}
+_METAVARS = {
+    "int": "N",
+    "float": "X",
+    "text": "TEXT",
+    "duration": "TIME",
+    "time limit": "TIME|auto",
+    "path": "PATH",
+    "code": "NAME|MODULE:NAME",
+}
 _METAVARS |= {"fraction": "PERCENT%", "settings": "NAME=VALUE", "pairs": "NAME=VALUE,..."}
-_NEEDS = {"int": "a whole number", "float": "a number", "text": "text", "path": "a path", "switch": "true or false"}
-# Larger ones can overflow a float in range checks, and Python refuses to print the longest.
-_LARGEST = 2**63
+_TYPES: dict[str, Any] = {kind: hint for hint, kind in _PLAIN.items()}
 
 
 @frozen
@@ -71,9 +98,9 @@ class Form:
         # Texts become numbers on the command line only: from Python, "3" is refused if a number is required.
         if self.kind in ("int", "float"):
             try:
-                return int(text) if self.kind == "int" else float(text)
+                return _TYPES[self.kind](text)
             except ValueError:
-                raise ConfigError(f"{given(name)} takes {_NEEDS[self.kind]}, not {text!r}.") from None
+                raise ConfigError(f"{given(name)} takes {IN_WORDS[_TYPES[self.kind]]}, not {text!r}.") from None
         return self._one(name, text)
 
     def parse_list(self, name: str, text: str, other: Mapping[str, str] | None = None) -> tuple[Any, ...]:
@@ -106,7 +133,7 @@ class Form:
     def _one(self, name: str, value: Any) -> Any:
         value = _plain(value)
         match self.kind:
-            case "choice":
+            case "choice" | "plugin":
                 if value not in self.choices:
                     near = did_you_mean(str(value), self.choices)
                     hint = f"{near} " if near.startswith("Did") else ""
@@ -117,20 +144,18 @@ class Form:
                 return self._duration(name, value)
             case "fraction":
                 return _fraction_text(name, value)
-            case "path":
+            case "code" | "data" if not isinstance(value, str | int | float):  # numbers are slips
+                return refer_to(value)
+            case "path" | "data":
                 return self._path(name, value)
             case "pairs" if isinstance(value, Mapping):
                 return ",".join(f"{key}={item}" for key, item in value.items())
-            case "float" if isinstance(value, int) and not isinstance(value, bool):
-                return float(value)
             case "text" if isinstance(value, int | float) and not isinstance(value, bool):
                 return str(value)
-        # bool is a subclass of int: without the second test, True would be a number.
-        python_type = {"switch": bool, "int": int, "float": float}.get(self.kind, str)
-        if not isinstance(value, python_type) or (python_type is not bool and isinstance(value, bool)):
-            raise ConfigError(f"{given(name)} takes {_NEEDS.get(self.kind, 'text')}, not {value!r}.")
-        if isinstance(value, int) and abs(value) >= _LARGEST:
-            raise ConfigError(f"{given(name)} is out of range: no option takes whole numbers of 64 bits and more.")
+        try:
+            value = convert(value, _TYPES.get(self.kind, str), name)
+        except Mismatch as error:
+            raise ConfigError(f"{given(name)} takes {error.needed}, not {error.value!r}.") from None
         # Any text may be an address with a password, and requests are recorded and passed to other processes.
         return take_credentials([value])[0] if isinstance(value, str) else value
 
@@ -142,20 +167,20 @@ class Form:
         if not isinstance(value, str):
             raise ConfigError(f"{given(name)} takes a time such as 90s, 15m or 3h50m, not {value!r}.")
         try:
-            parse_duration(value, allow_zero=True)
+            parse_duration(value)
         except ConfigError:
             raise ConfigError(f"{given(name, value)} is not a time. Write it as 90s, 15m, 3h50m or 1d.") from None
         return value
 
     def _path(self, name: str, value: Any) -> str:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value:
             raise ConfigError(f"{given(name)} takes a path, not {value!r}.")
         return take_credentials([value])[0]
 
     def number(self, value: Any) -> float | None:
         """The number that a range limits: seconds of a duration, a fraction; None for what has none."""
         if self.kind == "duration":
-            return seconds(value)
+            return parse_duration(value)
         if self.kind == "fraction":
             return fraction(value)
         return value if self.kind in ("int", "float") else None
@@ -180,6 +205,8 @@ def form_of(hint: Any) -> Form:
         return Form(kind=form.kind, optional=True, choices=form.choices, several=form.several, count=form.count)
     if get_origin(hint) is Annotated:
         inner, kind = get_args(hint)[:2]
+        if isinstance(kind, Offered):
+            return Form(kind="plugin", choices=kind.names())
         return Form(kind=kind, several=get_origin(inner) is tuple)
     if get_origin(hint) is Literal:
         return Form(kind="choice", choices=get_args(hint))
@@ -225,13 +252,3 @@ def _fraction_text(name: str, value: Any) -> str:
     if not fraction(value) < 1:
         raise ConfigError(f"{given(name, value)} is out of range: it must be below 100%.")
     return value.strip()
-
-
-def seconds(duration: str) -> float:
-    """The seconds of a duration that a request holds."""
-    return parse_duration(duration, allow_zero=True)
-
-
-def fraction(text: str) -> float:
-    """The number below 1 of a percentage that a request holds: 0.01 for 1%."""
-    return float(text.strip().removesuffix("%")) / 100

@@ -28,6 +28,7 @@ class Words:
         if reference.role == "command":
             return self.command(reference)
         option = None if self.cls is None else option_of(self.cls, reference.name)
+        # A value from a recipe file must not be called a flag that nobody typed.
         if option is not None and not self._is_from_elsewhere(reference, option):
             return self.option(option, reference)
         if not reference.has_value:
@@ -61,6 +62,7 @@ class Words:
 
     def command(self, reference: Reference) -> str:
         """A command to type, for both edges."""
+        # Here, not at the top: finding a command imports its request, which most messages do not need.
         from .registry import find
 
         options = dict(reference.value)
@@ -69,17 +71,17 @@ class Words:
         parts = [PROGRAM, *words, *arguments]
         for name, value in options.items():
             option = None if cls is None else option_of(cls, name)
-            parts += flag_words(option, value) if option is not None else ["--set", f"{name}={shown(value)}"]
+            parts += _flag_words(option, value) if option is not None else ["--set", f"{name}={shown(value)}"]
         return " ".join(parts)
 
 
-def flag_words(option: Option, value: Any) -> list[str]:
+def _flag_words(option: Option, value: Any) -> list[str]:
     """An option with its value as words of a command line."""
     if option.switch:
         return [option.flag if value else option.flag.replace("--", "--no-", 1)]
-    if option.declared.repeats or option.form.kind == "settings":
+    if option.repeats or option.form.kind == "settings":
         return [word for item in value for word in (option.flag if option.name != "settings" else "--set", str(item))]
-    return [option.flag, *(map(str, value) if option.form.count > 1 else [value_text(option, value)])]
+    return [option.flag, *(map(str, value) if option.form.count > 1 else [option.text(value)])]
 
 
 def command_line(request: Request) -> list[str]:
@@ -87,17 +89,11 @@ def command_line(request: Request) -> list[str]:
     words = request.command.split()
     for option in options_of(type(request)):
         value = getattr(request, option.name)
+        # Left out, so that the line stays short and follows later defaults, as what was typed did.
         if option.is_default(value):
             continue
-        if option.declared.positional:
-            words += value if isinstance(value, tuple) else [value_text(option, value)]
+        if option.positional:
+            words += value if isinstance(value, tuple) else [option.text(value)]
         else:
-            words += flag_words(option, value)
+            words += _flag_words(option, value)
     return words
-
-
-def value_text(option: Option | None, value: Any) -> str:
-    """A value as the command line takes it."""
-    if isinstance(value, list):
-        value = tuple(value)
-    return option.form.text(value) if option is not None else shown(value)

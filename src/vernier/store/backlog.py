@@ -46,6 +46,7 @@ class Backlog:
             self._waiting_bytes += len(chunk)
             self._write_waiting()
             while len(self._waiting) > WAITING_CHUNKS or self._waiting_bytes > WAITING_BYTES:
+                # From the middle: how a run began and how it ended tell more than what came between.
                 index = min(FIRST_CHUNKS, len(self._waiting) - 1)
                 self._waiting_bytes -= len(self._waiting[index])
                 del self._waiting[index]
@@ -69,6 +70,7 @@ class Backlog:
             if self._file is None:
                 self._file = self._open_file()
             while self._waiting:
+                # A full disk may take a part of a chunk: the rest continues where it stopped.
                 self._written_of_first += self._file.write(self._waiting[0][self._written_of_first :]) or 0
                 if self._written_of_first == len(self._waiting[0]):
                     self._waiting_bytes -= len(self._waiting.popleft())

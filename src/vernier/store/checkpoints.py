@@ -32,11 +32,12 @@ from .durable import (
     write_json,
 )
 
+# Eight digits or more, so that names sort by step.
 STEP_DIR = re.compile(r"^step-(\d{8,})$")
 
 
 @frozen
-class FileEntry:
+class _FileEntry:
     """One file of a checkpoint, as its manifest lists it."""
 
     bytes: int
@@ -44,12 +45,12 @@ class FileEntry:
 
 
 @frozen
-class Manifest:
+class _Manifest:
     """manifest.json: every file of a checkpoint with its size and hash."""
 
     schema: int
     step: int
-    files: dict[str, FileEntry]
+    files: dict[str, _FileEntry]
 
 
 @dataclass(frozen=True, order=True)
@@ -58,6 +59,22 @@ class CheckpointDir:
 
     step: int
     path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> "CheckpointDir":
+        """A bare checkpoint directory, checked."""
+        # A checkpoint that was copied elsewhere may have another name; its state has the step, too.
+        match = STEP_DIR.match(path.name)
+        try:
+            step = int(match[1]) if match else int(read_object(path / "state.json")["step"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ConfigError(f"{path} is not a checkpoint: it has no readable state.json.") from None
+        checkpoint = cls(step, path)
+        if problems := checkpoint.problems():
+            raise ConfigError(
+                f"The checkpoint {path} is damaged ({'; '.join(problems)}). Use an older one of the same run."
+            )
+        return checkpoint
 
     def problems(self, *, hashes: bool = True) -> list[str]:
         """What is wrong with its files; empty when every hash in the manifest agrees.
@@ -77,12 +94,17 @@ class CheckpointDir:
         files = manifest.files.items()
         return [f"{name}: {why}" for name, entry in files if (why := _file_problem(self.path / name, entry, hashes))]
 
-    def manifest(self) -> Manifest:
+    def read_state(self) -> dict[str, Any]:
+        """state.json as this version writes it, migrated where an older one wrote it."""
+        path = self.path / "state.json"
+        return migrated("checkpoint", read_object(path), path)
+
+    def manifest(self) -> _Manifest:
         """Its list of files. Raises FileNotFoundError or DamagedFile."""
-        return read_record(Manifest, self.path / "manifest.json")
+        return read_record(_Manifest, self.path / "manifest.json")
 
 
-def _file_problem(path: Path, entry: FileEntry, hashes: bool) -> str:
+def _file_problem(path: Path, entry: _FileEntry, hashes: bool) -> str:
     try:
         if not path.is_file():
             return "missing"
@@ -91,21 +113,6 @@ def _file_problem(path: Path, entry: FileEntry, hashes: bool) -> str:
         return "" if not hashes or sha256_of_file(path) == entry.sha256 else "content does not match its hash"
     except (OSError, ValueError) as error:  # a medium that cannot be read; a name that no file can have
         return str(error)
-
-
-def open_checkpoint(path: Path) -> CheckpointDir:
-    """A bare checkpoint directory, checked."""
-    match = STEP_DIR.match(path.name)
-    try:
-        step = int(match[1]) if match else int(read_object(path / "state.json")["step"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ConfigError(f"{path} is not a checkpoint: it has no readable state.json.") from None
-    checkpoint = CheckpointDir(step, path)
-    if problems := checkpoint.problems():
-        raise ConfigError(
-            f"The checkpoint {path} is damaged ({'; '.join(problems)}). Use an older one of the same run."
-        )
-    return checkpoint
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ class Checkpoints:
 
     def best(self) -> CheckpointDir | None:
         """The one that the `best` file names, where it still exists."""
+        # Without the pointer there is no best one, and every checkpoint can still be used.
         with contextlib.suppress(OSError, UnicodeDecodeError):
             name = (self.folder / "best").read_text(encoding="utf-8").strip()
             return next((c for c in self.committed() if c.path.name == name), None)
@@ -145,13 +153,16 @@ class Checkpoints:
         final = self.folder / f"step-{step:08d}"
         temporary = self.folder / f".writing-{final.name}"
         try:
+            # What a killed process was writing has the same name.
             self.tidy()
             temporary.mkdir(parents=True)
             fill(temporary)
             _write_manifest(temporary, step, reuse)
             if final.exists():
+                # Out of the way, not removed: until the new one has its name, a kill must leave the old one to restore.
                 final.rename(self.folder / f".replaced-{final.name}")
             temporary.rename(final)
+            # The renames are in the folder; without this a power cut could undo them after training has gone on.
             sync_to_disk(self.folder)
         except (OSError, DamagedFile) as error:
             with contextlib.suppress(OSError):
@@ -196,6 +207,7 @@ class Checkpoints:
 
         Give only checkpoints whose files are right: a damaged one must not stand for the newest that is kept.
         """
+        # Read once more from disk: the pointer was written a moment ago and is what a user sees.
         best = self.best()
         for old in sound[:-1]:
             if not keep(old.step) and (best is None or old.step != best.step):
@@ -205,14 +217,15 @@ class Checkpoints:
 def _write_manifest(folder: Path, step: int, reuse: CheckpointDir | None) -> None:
     files = {}
     for path in entries(folder):
+        # Synced before its hash is noted: a manifest must not promise what only the page cache has.
         sync_to_disk(path)
-        files[path.name] = FileEntry(bytes=path.stat().st_size, sha256=sha256_of_file(path))
+        files[path.name] = _FileEntry(bytes=path.stat().st_size, sha256=sha256_of_file(path))
     for name, entry in reuse.manifest().files.items() if reuse is not None else ():
         if name not in files:
             assert reuse is not None
             _take_over(reuse.path / name, folder / name)
             files[name] = entry
-    write_json(folder / "manifest.json", encode(Manifest(schema=SCHEMAS["checkpoint"], step=step, files=files)))
+    write_json(folder / "manifest.json", encode(_Manifest(schema=SCHEMAS["checkpoint"], step=step, files=files)))
 
 
 def _take_over(path: Path, copy: Path) -> None:
@@ -222,9 +235,3 @@ def _take_over(path: Path, copy: Path) -> None:
     except OSError:
         shutil.copyfile(path, copy)
         sync_to_disk(copy)
-
-
-def read_checkpoint_state(checkpoint: CheckpointDir) -> dict[str, Any]:
-    """state.json as this version writes it, migrated where an older one wrote it."""
-    path = checkpoint.path / "state.json"
-    return migrated("checkpoint", read_object(path), path)

@@ -10,8 +10,10 @@ Nothing is removed from a run that a process holds, from one without a sound che
 Vernier did not write. A folder first gets a hidden name in one step, so a kill leaves it whole or out of sight.
 """
 
+import os
 import re
-from collections.abc import Iterable, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -26,7 +28,6 @@ from vernier.records.run import RunStatus
 from .checkpoints import STEP_DIR
 from .durable import DELETING, remove_folder
 from .run_dir import RunDir
-from .space import freed_bytes, newest_change_s, used_bytes
 
 Kind = Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -53,7 +54,7 @@ class Choice:
 
 
 @frozen
-class Removal:
+class _Removal:
     """Files and folders of one kind that go together. `run` is None where they belong to none."""
 
     kind: Kind
@@ -64,7 +65,7 @@ class Removal:
 
 
 @frozen
-class LeftAlone:
+class _LeftAlone:
     """A run, or a part of one, that stays although it is of a chosen kind, and why."""
 
     path: Path
@@ -75,8 +76,8 @@ class LeftAlone:
 class Plan:
     """What goes, and what stays for a reason that a person may want to know."""
 
-    removals: tuple[Removal, ...] = ()
-    left_alone: tuple[LeftAlone, ...] = ()
+    removals: tuple[_Removal, ...] = ()
+    left_alone: tuple[_LeftAlone, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -90,12 +91,12 @@ class Plan:
 
     @classmethod
     def keeping(cls, path: Path, reason: str) -> "Plan":
-        return cls(left_alone=(LeftAlone(path=path, reason=reason),))
+        return cls(left_alone=(_LeftAlone(path=path, reason=reason),))
 
     @classmethod
     def removing(cls, kind: Kind, run: RunDir | None, paths: Sequence[Path]) -> "Plan":
-        removal = Removal(
-            kind=kind, run=None if run is None else run.path, paths=tuple(paths), bytes=freed_bytes(paths)
+        removal = _Removal(
+            kind=kind, run=None if run is None else run.path, paths=tuple(paths), bytes=_freed_bytes(paths)
         )
         return cls(removals=(removal,)) if paths else cls()
 
@@ -129,22 +130,6 @@ def starting_weights(runs: Iterable[RunDir]) -> frozenset[Path]:
 
 
 # ------------------------------------------------------------------------------------------------------------ planning
-
-
-def plan_folder(folder: Path, choice: Choice) -> Plan:
-    """What can go directly in a folder of runs, beside the runs themselves."""
-    if "leftovers" not in choice.kinds:
-        return Plan()
-    hidden = [path for path in sorted(folder.glob(f"{DELETING}*")) if path.is_dir() and not path.is_symlink()]
-    paths = hidden + [path for path in incomplete_runs(folder) if _is_settled(path)]
-    return Plan.of(*(Plan.removing("leftovers", None, [path]) for path in paths))
-
-
-def plan_run(run: RunDir, choice: Choice) -> Plan:
-    """What can go in a run. Nothing in it is changed, and of checkpoints only names and sizes are compared."""
-    if run.is_locked():
-        return Plan.keeping(run.path, "in use by a process")
-    return _plan(run, choice, settled=_is_settled(run.path), hashes=False)
 
 
 def _plan(run: RunDir, choice: Choice, *, settled: bool, hashes: bool) -> Plan:
@@ -232,18 +217,31 @@ def _plan_checkpoints(run: RunDir, in_use: frozenset[Path], hashes: bool) -> Pla
 # ------------------------------------------------------------------------------------------------------------ removing
 
 
-def clean_folder(folder: Path, choice: Choice) -> Plan:
-    """Remove what `plan_folder` gives; what was removed, and what stays and why."""
-    return Plan.of(*(_remove(removal) for removal in plan_folder(folder, choice).removals))
+def clean_folder(folder: Path, choice: Choice, *, remove: bool = True) -> Plan:
+    """Remove what can go directly in a folder of runs, beside the runs themselves; what was removed, and what stays.
+
+    Without `remove`: what would be removed.
+    """
+    if "leftovers" not in choice.kinds:
+        return Plan()
+    hidden = [path for path in sorted(folder.glob(f"{DELETING}*")) if path.is_dir() and not path.is_symlink()]
+    paths = hidden + [path for path in incomplete_runs(folder) if _is_settled(path)]
+    plan = Plan.of(*(Plan.removing("leftovers", None, [path]) for path in paths))
+    return Plan.of(*map(_remove, plan.removals)) if remove else plan
 
 
-def clean_run(run: RunDir, choice: Choice) -> Plan:
-    """Remove what `plan_run` gives, planned again while the run is held; what was removed, and what stays and why."""
-    plan = plan_run(run, choice)
-    # Without the lock, because taking it writes a file into a run that has nothing to remove.
-    if not plan.removals:
-        return plan
+def clean_run(run: RunDir, choice: Choice, *, remove: bool = True) -> Plan:
+    """Remove what can go in a run, planned again while the run is held; what was removed, and what stays and why.
+
+    Without `remove` nothing is changed, and of checkpoints only names and sizes are compared.
+    """
+    if run.is_locked():
+        return Plan.keeping(run.path, "in use by a process")
     settled = _is_settled(run.path)  # before this process writes its name into the lock
+    plan = _plan(run, choice, settled=settled, hashes=False)
+    # Without the lock, because taking it writes a file into a run that has nothing to remove.
+    if not (remove and plan.removals):
+        return plan
     try:
         with run.locked():
             # Again: the run may have changed since. Now with hashes, because what is removed cannot be brought back.
@@ -256,7 +254,7 @@ def clean_run(run: RunDir, choice: Choice) -> Plan:
     return Plan.of(*results, Plan(left_alone=plan.left_alone))
 
 
-def _remove(removal: Removal, run: RunDir | None = None) -> Plan:
+def _remove(removal: _Removal, run: RunDir | None = None) -> Plan:
     reason = "could not be removed"
     try:
         if removal.kind == "leftovers" and run is not None:
@@ -271,4 +269,51 @@ def _remove(removal: Removal, run: RunDir | None = None) -> Plan:
     hidden = [path.with_name(f"{DELETING}{path.name}") for path in removal.paths]
     rest = [path for path in (*removal.paths, *hidden) if path.exists()]
     freed = replace(removal, bytes=max(0, removal.bytes - sum(map(used_bytes, rest))))
-    return Plan(removals=(freed,), left_alone=tuple(LeftAlone(path=path, reason=reason) for path in rest))
+    return Plan(removals=(freed,), left_alone=tuple(_LeftAlone(path=path, reason=reason) for path in rest))
+
+
+_BLOCK_BYTES = 512
+"""The unit of `st_blocks`, whatever the file system."""
+
+
+def used_bytes(path: Path) -> int:
+    """Bytes on disk of a file or of everything in a folder; a file with several names counts once."""
+    files = {(info.st_dev, info.st_ino): _size(info) for info in _walk(path)}
+    return sum(files.values())
+
+
+def _freed_bytes(paths: Iterable[Path]) -> int:
+    """Bytes on disk that removing all of these frees: files that have another name elsewhere stay."""
+    files: dict[tuple[int, int], tuple[int, int]] = {}
+    for info in (info for path in paths for info in _walk(path)):
+        key = info.st_dev, info.st_ino
+        links_left, size = files.get(key, (info.st_nlink, _size(info)))
+        files[key] = (links_left - 1, size)
+    return sum(size for links_left, size in files.values() if links_left <= 0)
+
+
+def newest_change_s(path: Path) -> float:
+    """When a file of the folder, or the folder itself, was changed last: seconds since 1970, 0 where it is gone."""
+    return max((info.st_mtime for info in _walk(path, folders=True)), default=0.0)
+
+
+def _size(info: os.stat_result) -> int:
+    # Not st_size: what is freed is what the file takes, with holes and rounded up to blocks.
+    return info.st_blocks * _BLOCK_BYTES
+
+
+def _walk(path: Path, *, folders: bool = False) -> Iterator[os.stat_result]:
+    """Everything below a path, without following links; what cannot be looked at is left out."""
+    waiting: list[str | os.DirEntry[str]] = [os.fspath(path)]
+    while waiting:
+        entry = waiting.pop()
+        try:
+            info = entry.stat(follow_symlinks=False) if isinstance(entry, os.DirEntry) else os.lstat(entry)
+            if stat.S_ISDIR(info.st_mode):
+                with os.scandir(entry) as children:
+                    waiting += children
+                if not folders:
+                    continue
+        except OSError:
+            continue
+        yield info

@@ -19,6 +19,7 @@ from vernier.errors import ConfigError
 from vernier.records.codec import DamagedRecord, decode
 
 T = TypeVar("T")
+# Python gives up at 1,000 calls within each other; functions that walk a tree take several per level.
 _DEEPEST = 64
 DELETING = ".deleting-"
 """Start of the name of a folder that is being removed."""

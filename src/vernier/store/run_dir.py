@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -21,7 +20,6 @@ from vernier.addresses import redact_addresses
 from vernier.clock import file_stamp, utc_stamp
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
-from vernier.records.bench import BenchResult
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.environment import Environment
 from vernier.records.events import Event
@@ -41,7 +39,8 @@ from .durable import (
     write_atomically,
     write_json,
 )
-from .events import E, EventLog, read_ends, read_history, read_lines, read_newest
+from .events import E, EventLog
+from .locks import is_locked, lock
 
 _SMOKE = re.compile(r'"smoke"\s*:\s*true')
 _LONGEST_NOTE = 2000
@@ -61,6 +60,7 @@ class RunDir:
         """A new directory `<time>-<name>` under `out`, never an existing one."""
         stamp = file_stamp()
         safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "run"
+        # Two runs can begin in the same second, as those of a sweep do.
         for suffix in ["", *(f"-{i}" for i in range(2, 1000))]:
             path = out / f"{stamp}-{safe}{suffix}"
             try:
@@ -91,10 +91,16 @@ class RunDir:
     def open(cls, path: Path) -> "RunDir":
         """A run directory, or the only run in a folder, such as the one given as `--out`. Raises ConfigError."""
         if not cls.is_run(path):
-            if len(inside := find_runs(path)) == 1 and not inside[0].is_smoke:
+            if len(inside := find_runs(path)) == 1:
                 return inside[0]
             raise ConfigError(f"{path} is not a run directory: it has no config.json.{_runs_inside(path)}")
         return cls(path)
+
+    @classmethod
+    def of_checkpoint(cls, path: Path) -> "RunDir | None":
+        """The run a checkpoint directory lies in; None when it was taken out of its run."""
+        run = path.resolve().parent.parent
+        return cls(run) if cls.is_run(run) else None
 
     @staticmethod
     def is_run(path: Path) -> bool:
@@ -182,12 +188,6 @@ class RunDir:
         self._write("bench", "bench.json", tree)
         write_atomically(self.path / "bench.md", markdown)
 
-    def read_bench(self, *, samples: bool = True) -> BenchResult:
-        """The result of a benchmark. Raises ConfigError where the run is none, or its file is damaged."""
-        if not self.is_bench:
-            raise ConfigError(f"{self.path} is not a benchmark: it has no bench.json.")
-        return read_bench(self.path / "bench.json", samples=samples)
-
     def write_train_images(self, images: TrainImages) -> None:
         """train_images.json: thumbnails of the first training images, for reports."""
         write_json(self.path / "train_images.json", encode(images))
@@ -199,14 +199,20 @@ class RunDir:
     def read_note(self) -> str:
         """What a person wrote into notes.txt, shortened; empty where there is none."""
         try:
+            # A person wrote it, with any editor.
             with (self.path / "notes.txt").open(encoding="utf-8", errors="replace") as f:
                 return redact_addresses(f.read(_LONGEST_NOTE)).strip()
         except OSError:
             return ""
 
     @property
+    def bench_file(self) -> Path:
+        """The result of a benchmark, with every sample."""
+        return self.path / "bench.json"
+
+    @property
     def is_bench(self) -> bool:
-        return (self.path / "bench.json").is_file()
+        return self.bench_file.is_file()
 
     @property
     def is_smoke(self) -> bool:
@@ -260,7 +266,7 @@ class RunDir:
 
     def history(self, rank: int = 0) -> list[Event]:
         """The events of a process, of all its sessions; damaged ones are left out. Those of rank 0 are the run's."""
-        return read_history(self.path / _rank_file("events", rank))[0]
+        return EventLog.read_history(self.path / _rank_file("events", rank))[0]
 
     def history_so_far(self) -> list[Event]:
         """The same for a training of this run: none where the log cannot be read, as that must not end it."""
@@ -271,22 +277,22 @@ class RunDir:
 
     def history_and_damage(self) -> tuple[list[Event], int]:
         """The same, and how many lines and events cannot be read: a killed run leaves one, a damaged file more."""
-        return read_history(self.path / "events.jsonl")
+        return EventLog.read_history(self.path / "events.jsonl")
 
     def first_and_last_events(self, *, tail: bool = True) -> list[Event]:
         """The start of the run and, with `tail`, its last steps and evaluations, without reading the whole file."""
-        return read_ends(self.path / "events.jsonl", tail=tail)
+        return EventLog.read_ends(self.path / "events.jsonl", tail=tail)
 
     def newest_event(self, kind: type[E], *, oldest: bool = False) -> E | None:
         """The newest event of a kind, or the oldest; fast, however long the run is."""
-        return read_newest(self.path / "events.jsonl", kind, oldest=oldest)
+        return EventLog.read_newest(self.path / "events.jsonl", kind, oldest=oldest)
 
     def telemetry(self, rank: int = 0) -> EventLog:
         """Samples of the sensors; one file per process that samples."""
         return EventLog(self.path / _rank_file("telemetry", rank))
 
     def read_telemetry(self, rank: int = 0) -> list[dict[str, Any]]:
-        return read_lines(self.path / _rank_file("telemetry", rank))[0]
+        return EventLog.read_lines(self.path / _rank_file("telemetry", rank))[0]
 
     # -- one writer at a time
 
@@ -337,39 +343,16 @@ def _without_following(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
-def read_bench(path: Path, *, samples: bool = True) -> BenchResult:
-    """bench.json, or a copy of it under another name. Raises FileNotFoundError, DamagedFile or NewerFile.
-
-    Without `samples` it has no rounds, and is read faster.
-    """
-    try:
-        tree = migrated("bench", read_object(path), path)
-        return decode(BenchResult, tree if samples else {**tree, "rounds": []})
-    except DamagedRecord as error:
-        raise DamagedFile(f"Cannot read {path}: {error}.") from None
-
-
-def is_locked(file: Path) -> bool:
-    """Whether a process holds this lock file."""
-    try:
-        with file.open("r") as f:
-            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
-
-
 _LOCK_TRIES, _LOCK_PAUSE_S = 20, 0.05
 """`is_locked` of another process holds the lock for microseconds: long enough to refuse one try, not all of them."""
 
 
 def _lock(file: TextIO) -> bool:
     for _ in range(_LOCK_TRIES):
+        # A file system without locks refuses every try, and so the run: two writers would damage it.
         with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+            if lock(file):
+                return True
         threading.Event().wait(_LOCK_PAUSE_S)
     return False
 
@@ -383,6 +366,7 @@ def _holder(lock: TextIO) -> str:
 def _sync_with_parents(path: Path) -> None:
     """Make a new directory durable, and the folders above it that may be new too."""
     for folder in (path, *path.parents):
+        # Folders above the user's own existed before, so that nothing of them can be lost.
         with contextlib.suppress(PermissionError):
             sync_to_disk(folder)
 
@@ -415,12 +399,6 @@ def _runs_inside(path: Path) -> str:
     words = " and ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items() if n)
     newest = f", the newest is {results[-1].path}" if results else ""
     return f" It holds {words}{newest}." if inside else ""
-
-
-def run_of_checkpoint(path: Path) -> RunDir | None:
-    """The run a checkpoint directory lies in; None when it was taken out of its run."""
-    run = path.resolve().parent.parent
-    return RunDir(run) if RunDir.is_run(run) else None
 
 
 def unreadable_folders(out: Path) -> list[tuple[Path, str]]:

@@ -9,7 +9,7 @@ from vernier.config import Machine, Recipe, check_recipe
 from vernier.models import is_detector
 
 from .base import Task
-from .classification.task import Classify
+from .classification import Classify
 from .detection.task import Detect
 
 

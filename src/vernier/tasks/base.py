@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-import torch
+from torch import Tensor
 
 from vernier.config import Machine
 from vernier.data.loading.bad_images import BadImages
@@ -13,7 +13,7 @@ from vernier.data.sources import Source
 from vernier.records.predictions import ScoredClass
 from vernier.records.run import EvalResult
 
-Forward = Callable[[torch.Tensor], Any]
+Forward = Callable[[Tensor], Any]
 """The network as it is executed: in its precision and mode, with the raw or the averaged weights."""
 
 
@@ -21,6 +21,13 @@ class CountingReader(Reader, Protocol):
     """A reader that records the images it could not read."""
 
     bad: BadImages
+
+
+class TrainingReader(CountingReader, Protocol):
+    """A reader of training images. One with another decoder plugs in through the entry points `vernier.loaders`."""
+
+    resize: str
+    """The kernel that resizes images, as runs record it."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +41,10 @@ class MicroStep:
 
 @dataclass(frozen=True)
 class BatchLoss:
-    """The mean loss of a batch in fp32 and, where they are counted, its top-1 and top-5 hits, [2], on the device."""
+    """The mean loss of a batch in fp32 and, where they are counted, its correct top-1 and top-5 predictions, [2]."""
 
-    loss: torch.Tensor
-    hits: torch.Tensor | None = None
+    loss: Tensor
+    correct: Tensor | None = None
 
 
 class Score(Protocol):
@@ -81,18 +88,18 @@ class Task(Protocol):
     def outputs(self, classes: int) -> int:
         """How many outputs the network needs for the data's classes."""
 
-    def train_reader(self, source: Source, cached: Source, machine: Machine) -> CountingReader:
+    def train_reader(self, source: Source, cached: Source, machine: Machine) -> TrainingReader:
         """Create the reader of training batches; `cached` is the source with decoded images in memory, if they fit."""
 
     def eval_reader(self, source: Source) -> CountingReader:
         """Create the reader of evaluation batches."""
 
     def loss(
-        self, forward: Forward, images: torch.Tensor, targets: Any, at: MicroStep, *, count_hits: bool = False
+        self, forward: Forward, images: Tensor, targets: Any, at: MicroStep, *, count_correct: bool = False
     ) -> BatchLoss:
-        """Compute the mean loss of the batch; `count_hits`: and how many images were classified right."""
+        """Compute the mean loss of the batch; `count_correct`: and how many images were classified right."""
 
-    def predict(self, forward: Forward, images: torch.Tensor) -> Any:
+    def predict(self, forward: Forward, images: Tensor) -> Any:
         """Predict a batch, in the form that a score accumulates."""
 
     def name_predictions(self, predicted: Any, targets: Any, classes: tuple[str, ...]) -> list[list[ScoredClass]]:

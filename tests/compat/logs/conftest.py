@@ -1,5 +1,5 @@
 """The runs that the tests of the common form use, too."""
 
-from tests.report.logs.conftest import run, windows
+from tests.lab.logs.conftest import run, windows
 
 __all__ = ["run", "windows"]

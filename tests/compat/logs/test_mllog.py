@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.report.logs.conftest import TIMES
+from tests.lab.logs.conftest import TIMES
 from vernier.errors import ConfigError
-from vernier.lab.logs.work import trace_of
-from vernier.measure.runs import time_to_train
-from vernier.report.logs.model import RunLog
-from vernier.report.logs.reading import open_logs
-from vernier.report.logs.work import work_of
-from vernier.report.logs.writing import convert
+from vernier.lab.logs.model import RunLog
+from vernier.lab.logs.reading import open_logs
+from vernier.lab.logs.work import trace_of, work_of
+from vernier.lab.logs.writing import convert
+from vernier.lab.statistics.runs import time_to_train
 
 RULES = "training_4.0.0/common.yaml"  # the last ones with a ResNet-50
 
@@ -72,51 +71,26 @@ def test_a_log_without_an_end_has_no_time_to_train(tmp_path: Path) -> None:
         trace_of(run)
 
 
-def _old_log(version: str, *, status: str = "success") -> str:
-    """Three epochs of 20, 10 and 10 s as v0.5 and v0.6 logged them, among other lines."""
-    if version == "0.6":
+def test_a_log_is_read_without_its_first_epoch_and_an_aborted_run_says_so(tmp_path: Path) -> None:
+    def line(at_s: float, key: str, kind: str, value: Any = None, **metadata: Any) -> str:
+        tree = {"time_ms": 1000 * at_s, "key": key, "event_type": kind, "value": value, "metadata": metadata}
+        return ":::MLLOG " + json.dumps(tree)
 
-        def line(at_s: float, key: str, value: str = "null", **metadata: Any) -> str:
-            return f':::MLL {1560881700 + at_s:.3f} {key}: {{"value": {value}, "metadata": {json.dumps(metadata)}}}'
-
-        epochs = [
-            text
-            for number, (start, end) in enumerate([(10, 30), (30, 40), (41, 51)], start=1)
-            for text in (
-                line(start, "epoch_start", epoch_num=number),
-                line(end, "epoch_stop", epoch_num=number),
-                line(end, "eval_accuracy", "0.7", epoch_num=number),
-            )
-        ]
-        head = [line(0, "submission_benchmark", '"resnet"'), line(0, "train_samples", "1000"), line(5, "run_start")]
-        return "\n".join(["srun: started", *head, *epochs, line(55, "run_stop", status=status)])
-
-    def old(at_s: float, key: str, value: str = "") -> str:
-        return f":::MLPv0.5.0 resnet {1541635700 + at_s:.9f} (train.py:120) {key}{': ' if value else ''}{value}"
-
-    marks = [(10, "train_epoch", "0"), (30, "train_epoch", "1"), (40, "eval_start", "1"), (41, "train_epoch", "2")]
-    tail = [(51, "eval_start", "2"), (52, "eval_accuracy", '{"epoch": 2, "value": 0.7}')]
-    ended = (55, "run_stop", json.dumps({"success": status == "success"}))
-    head = [(0, "preproc_num_train_examples", "1000"), (5, "run_start", "")]
-    return "\n".join(["INFO: started", *(old(*m) for m in [*head, *marks, *tail, ended])])
-
-
-@pytest.mark.parametrize("version", ["0.5", "0.6"])
-def test_old_logs_are_read_without_their_first_epoch(tmp_path: Path, version: str) -> None:
-    (tmp_path / "result.txt").write_text(_old_log(version))
+    epochs = [
+        line(at_s, f"epoch_{end}", "INTERVAL", epoch_num=number)
+        for number, times in enumerate([(10, 30), (30, 40), (41, 51)], start=1)
+        for at_s, end in zip(times, ("start", "stop"), strict=True)
+    ]
+    head = [
+        line(0, key, "POINT_IN_TIME", v) for key, v in (("submission_benchmark", "resnet"), ("train_samples", 1000))
+    ]
+    ends = [line(5, "run_start", "INTERVAL_START"), *epochs, line(55, "run_stop", "INTERVAL_END", status="aborted")]
+    (tmp_path / "result.txt").write_text("\n".join(["srun: started", *head, *ends]))
     (run,) = open_logs(tmp_path / "result.txt")
     assert [(s.seconds, s.steady) for s in run.steps] == [(20.0, False), (10.0, True), (10.0, True)]
-    assert (run.total_s, run.reached_target, run.aborted, run.devices) == (50.0, True, False, None)
+    assert (run.total_s, run.aborted, run.reached_target) == (50.0, True, False)
     assert trace_of(run).window.samples_per_s == pytest.approx(100)
     assert work_of(run).values["network"] == "resnet50"
-    assert run.evals[-1].values == {"eval_accuracy": 0.7}
-
-
-@pytest.mark.parametrize("version", ["0.5", "0.6"])
-def test_an_aborted_run_says_so(tmp_path: Path, version: str) -> None:
-    (tmp_path / "result.txt").write_text(_old_log(version, status="aborted"))
-    (run,) = open_logs(tmp_path / "result.txt")
-    assert (run.aborted, run.reached_target) == (True, False)
     assert "result.txt ended with status aborted" in run.notes
 
 
@@ -149,4 +123,10 @@ def test_the_olympic_mean_needs_three_runs() -> None:
     assert time_to_train([]) is None
     assert time_to_train([60.0]) == (60.0, "one run")
     assert time_to_train([60.0, 80.0]) == (70.0, "mean of 2 runs")
+    # An aborted run is the slowest one, as in mlcommons/logging; two make the result invalid.
+    assert time_to_train([60.0, 100.0, 80.0, 70.0], aborted=1) == (
+        pytest.approx(250 / 3),
+        "olympic mean of 5 runs: without the fastest and the aborted",
+    )
+    assert time_to_train([60.0, 100.0, 80.0], aborted=2) is None
     assert time_to_train([60.0, 100.0, 80.0]) == (80.0, "olympic mean of 3 runs: without the fastest and the slowest")

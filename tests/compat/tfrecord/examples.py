@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from vernier.protobuf import mask_crc
+from vernier.compat.protobuf import mask_crc
 
 
 def _varint(value: int) -> bytes:

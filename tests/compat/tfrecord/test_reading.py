@@ -1,4 +1,4 @@
-"""TFRecord files of ImageNet and COCO as sources."""
+"""TFRecord files: bytes of records and messages, and data sets of ImageNet and COCO."""
 
 import math
 import os
@@ -7,14 +7,57 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("google_crc32c", reason="the extra 'tfrecord' is not installed")
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.compat.tfrecord.examples import encode_example, encode_jpeg, encode_record, write_imagenet
 from tests.conftest import Done
-from vernier.compat.tfrecord.reading import TFRecordSource
-from vernier.data.sources import open_boxes, open_split
+from vernier.compat.tfrecord.reading import TFRecordSource, parse_example, read_records
+from vernier.data.sources import (
+    open_boxes,
+    open_split,
+)
 from vernier.errors import ConfigError
+
+
+@pytest.mark.parametrize("at", [2, 9, 40, -2])
+def test_every_flipped_bit_is_noticed(tmp_path: Path, at: int) -> None:
+    path = tmp_path / "train-00000-of-00001"
+    write_imagenet(path, [1])
+    content = bytearray(path.read_bytes())
+    content[at] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"damaged|truncated"):
+        list(read_records(path))
+    with pytest.raises(ConfigError):
+        open_split(str(tmp_path), "train")
+
+
+def test_a_truncated_file_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "train-00000-of-00001"
+    write_imagenet(path, [1, 2])
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(ConfigError, match="truncated"):
+        open_split(str(tmp_path), "train")
+
+
+@given(st.binary(max_size=200))
+@settings(deadline=None)
+def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
+    try:
+        parse_example(noise)
+    except ValueError:
+        return
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.binary(min_size=1, max_size=20))
+@settings(deadline=None)
+def test_numbers_and_bytes_survive(numbers: list[int], text: bytes) -> None:
+    data = encode_example(numbers=numbers, text=[text])
+    parsed = parse_example(data)
+    assert parsed["numbers"] == numbers
+    assert data[slice(*parsed["text"][0])] == text
+    assert np.asarray(parse_example(encode_example(x=[0.5, 2.0]))["x"]).tolist() == [0.5, 2.0]
 
 
 def test_imagenet_labels_count_from_zero_and_synsets_are_the_classes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("google_crc32c", reason="the extra 'tfrecord' is not install
 
 from tests.conftest import Done
 from vernier.compat.tfrecord import writing as tfrecord
-from vernier.compat.tfrecord.example import parse_example, read_records
+from vernier.compat.tfrecord.reading import parse_example, read_records
 from vernier.compat.tfrecord.writing import encode_example, file_names, pack_tfrecord
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_boxes, open_split
@@ -106,21 +106,21 @@ def test_images_that_are_no_rgb_jpeg_are_converted_and_counted(tmp_path: Path, v
 def test_an_interrupted_run_resumes_after_its_whole_files(
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, out, real = encoded(shapes, "train"), tmp_path / "out", tfrecord.imagenet_record
+    source, out, real = encoded(shapes, "train"), tmp_path / "out", tfrecord._imagenet_features
     calls: list[int] = []
 
-    def failing(source: EncodedSource, index: int) -> object:
+    def failing(source: EncodedSource, index: int, image: object) -> object:
         calls.append(index)
         if len(calls) == 70:
             raise KeyboardInterrupt
-        return real(source, index)
+        return real(source, index, image)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(tfrecord, "imagenet_record", failing)
+    monkeypatch.setattr(tfrecord, "_imagenet_features", failing)
     with pytest.raises(KeyboardInterrupt):
         pack_tfrecord(source, out, "train", files=8, workers=1)
     whole = sorted(out.rglob("train-*"))
     assert 1 <= len(whole) < 8
-    monkeypatch.setattr(tfrecord, "imagenet_record", real)
+    monkeypatch.setattr(tfrecord, "_imagenet_features", real)
     with pytest.raises(ConfigError, match="another source or other settings"):
         pack_tfrecord(source, out, "train", files=5, workers=1)
     packed = pack_tfrecord(source, out, "train", files=8, workers=1)

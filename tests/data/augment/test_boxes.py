@@ -1,13 +1,35 @@
 """Crops, flips and the boxes that go with them."""
 
+import colorsys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image, ImageEnhance
 
 from vernier.config import Augment, Data
-from vernier.data.augment.boxes import MODES, PASSES, BoxAugment, choose_window, clip_to_window, crop_rule, flip_boxes
+from vernier.data.augment.boxes import (
+    BRIGHTNESS,
+    CONTRAST,
+    HUE,
+    MODES,
+    PASSES,
+    SATURATION,
+    BoxAugment,
+    _choose_window,
+    _clip_to_window,
+    _crop_rule,
+    _flip_boxes,
+    _jitter_mlperf,
+    _jitter_tf,
+    _turn_hue,
+)
+from vernier.data.decoding.decode import decode
 from vernier.randomness import uniform
 
 Shares = npt.NDArray[np.float64]
@@ -47,10 +69,10 @@ def test_a_window_satisfies_the_conditions_of_its_pass(
     augment: Augment, ltrb: Shares, size: tuple[int, int], index: int, at: int
 ) -> None:
     """The passes are gone through one by one, with arithmetic of their own, until one ends the search."""
-    rule = crop_rule(augment)
+    rule = _crop_rule(augment)
     assert rule is not None
     width, height = size
-    window = choose_window(ltrb, width, height, rule, at, index)
+    window = _choose_window(ltrb, width, height, rule, at, index)
     assert window == _slow(ltrb, width, height, augment, at, index)
     assert 0 <= window[0] < window[2] <= width
     assert 0 <= window[1] < window[3] <= height
@@ -86,17 +108,17 @@ def _slow(ltrb: Shares, width: int, height: int, augment: Augment, at: int, inde
 
 def test_the_modes_are_equally_likely_and_most_windows_are_crops() -> None:
     """A box that fills the image: the whole image one time in seven for each pass, more often where passes fail."""
-    rule = crop_rule(Augment(crop="ssd", crop_trials=50))
+    rule = _crop_rule(Augment(crop="ssd", crop_trials=50))
     assert rule is not None
     ltrb = np.array([[0.0, 0.0, 1.0, 1.0]])
-    whole = sum(choose_window(ltrb, 1000, 1000, rule, 7, i) == (0, 0, 1000, 1000) for i in range(700))
+    whole = sum(_choose_window(ltrb, 1000, 1000, rule, 7, i) == (0, 0, 1000, 1000) for i in range(700))
     assert 100 < whole < 200, "1/7, and a little more for windows of more than 0.9, which 50 trials do not always find"
 
 
 def test_an_image_without_boxes_stays_whole() -> None:
-    rule = crop_rule(Augment(crop="ssd"))
+    rule = _crop_rule(Augment(crop="ssd"))
     assert rule is not None
-    assert {choose_window(np.zeros((0, 4)), 64, 48, rule, 1, i) for i in range(50)} == {(0, 0, 64, 48)}
+    assert {_choose_window(np.zeros((0, 4)), 64, 48, rule, 1, i) for i in range(50)} == {(0, 0, 64, 48)}
 
 
 @given(ltrb=boxes(12), size=st.tuples(st.integers(20, 900), st.integers(20, 900)), data=st.data())
@@ -107,7 +129,7 @@ def test_boxes_of_a_window_lie_in_it_and_mean_the_same_pixels(
     width, height = size
     left, top = data.draw(st.integers(0, width - 6)), data.draw(st.integers(0, height - 6))
     right, bottom = data.draw(st.integers(left + 6, width)), data.draw(st.integers(top + 6, height))
-    inside, mask = clip_to_window(ltrb, (left, top, right, bottom), width, height)
+    inside, mask = _clip_to_window(ltrb, (left, top, right, bottom), width, height)
     assert len(inside) == mask.sum() <= len(ltrb)
     assert ((inside >= 0) & (inside <= 1)).all()
     assert (inside[:, 2:] > inside[:, :2]).all()
@@ -125,9 +147,9 @@ def test_boxes_of_a_window_lie_in_it_and_mean_the_same_pixels(
 
 @given(boxes(8))
 def test_flipping_twice_changes_nothing(ltrb: Shares) -> None:
-    once = flip_boxes(ltrb)
+    once = _flip_boxes(ltrb)
     assert (once[:, 2:] > once[:, :2]).all()
-    np.testing.assert_allclose(flip_boxes(once), ltrb, atol=1e-12)
+    np.testing.assert_allclose(_flip_boxes(once), ltrb, atol=1e-12)
 
 
 def _scene() -> tuple[npt.NDArray[np.uint8], Shares]:
@@ -172,3 +194,82 @@ def test_flips_come_half_of_the_time() -> None:
     augment = BoxAugment(Data(), Augment(crop="none"), 0)
     turned = sum(augment(0, i, image, ltrb, out)[0][0, 0] > 0.5 for i in range(400))
     assert 160 < turned < 240
+
+
+Pixels = npt.NDArray[Any]
+
+
+@pytest.fixture
+def photograph(real_data: Callable[[str], Path]) -> Pixels:
+    path = sorted(real_data("coco").rglob("*.jpg"))[3]
+    return np.ascontiguousarray(decode(path.read_bytes())[::4, ::4])
+
+
+def _each(image: Pixels, change: Callable[[float, float, float], tuple[float, float, float]]) -> Pixels:
+    """Pixel by pixel through HSV, in 0..1."""
+    out = [colorsys.hsv_to_rgb(*change(*colorsys.rgb_to_hsv(*(p / 255)))) for p in image.reshape(-1, 3)]
+    return np.array(out).reshape(image.shape) * 255
+
+
+def _apart(a: Pixels, b: Pixels) -> float:
+    return float(np.abs(a.astype(np.float64) - b).max())
+
+
+@pytest.mark.parametrize("share", [-0.5, -0.05, -0.013, 0.0, 0.02, 0.05, 0.31])
+def test_the_hue_is_turned_as_colorsys_does(photograph: Pixels, share: float) -> None:
+    ours = photograph.copy()
+    _turn_hue(ours, share)
+    assert _apart(ours, _each(photograph, lambda h, s, v: ((h + share) % 1, s, v))) <= 0.51
+    assert (share == 0) == np.array_equal(ours, photograph)
+
+
+def test_every_colour_keeps_its_largest_and_smallest_channel() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    image[0, 0], image[0, 1], image[0, 2] = 0, 255, 77
+    before = image.copy()
+    _turn_hue(image, 0.21)
+    assert np.array_equal(image.max(axis=2), before.max(axis=2))
+    assert np.array_equal(image.min(axis=2), before.min(axis=2))
+    assert np.array_equal(image[0, :3], before[0, :3]), "grey has no hue"
+
+
+def _pillow(image: Pixels, order: tuple[int, ...], factors: tuple[float, ...], share: float) -> Pixels:
+    """As torchvision's ColorJitter applies them to a Pillow image, but for the rounding of hue."""
+    out = image
+    for change in order:
+        if change == 3:
+            out = np.rint(_each(out, lambda h, s, v: ((h + share) % 1, s, v))).astype(np.uint8)
+        else:
+            kind = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)[change]
+            out = np.asarray(kind(Image.fromarray(out)).enhance(factors[change]))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("number", "order"), [(0.0, (0, 1, 2, 3)), (0.999, (3, 2, 1, 0)), (0.27, (1, 0, 2, 3)), (0.76, (3, 0, 1, 2))]
+)
+def test_mlperfs_jitter_is_torchvisions(photograph: Pixels, number: float, order: tuple[int, ...]) -> None:
+    row = np.array([number, 0.1, 0.9, 0.8, 0.3])
+    ours = photograph.copy()
+    _jitter_mlperf(ours, row)
+    factors = (1 - 0.8 * BRIGHTNESS, 1 + 0.8 * CONTRAST, 1 + 0.6 * SATURATION)
+    expected = _pillow(photograph, order, factors, -0.4 * HUE)
+    assert _apart(ours, expected) <= 2
+    assert np.abs(ours.astype(int) - expected).mean() < 0.2
+    assert np.abs(ours.astype(int) - photograph).mean() > 3
+
+
+@pytest.mark.parametrize("row", [[0, 0.9, 0.2, 0.8, 0.1], [0, 0.1, 0.9, 0.1, 0.9], [0, 0.5, 0.5, 0.5, 0.5]])
+def test_tensorflows_jitter_adds_brightness_and_keeps_its_order(photograph: Pixels, row: list[float]) -> None:
+    ours = photograph.copy()
+    _jitter_tf(ours, np.array(row))
+    added, contrast, saturation, turn = (
+        (2 * u - 1) * m for u, m in zip(row[1:], (BRIGHTNESS, CONTRAST, SATURATION, HUE), strict=True)
+    )
+    expected = photograph / 255 + added
+    mean = expected.mean(axis=(0, 1))
+    expected = np.clip((expected - mean) * (1 + contrast) + mean, 0, 1) * 255
+    expected = _each(expected, lambda h, s, v: ((h + turn) % 1, min(1.0, s * (1 + saturation)), v))
+    assert _apart(ours, expected) <= 1.01
+    if row[1:] == [0.5] * 4:
+        assert np.array_equal(ours, photograph)

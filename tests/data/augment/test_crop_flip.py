@@ -14,11 +14,11 @@ from vernier.data.augment.crop_flip import (
     FLIP,
     EvalTransform,
     TrainTransform,
+    _reduction,
     augment_rows,
     mirror,
     pad_crop_flip_many,
     random_crop_box,
-    reduction,
     resize,
     resize_into,
 )
@@ -162,7 +162,7 @@ def test_flipping_before_or_after_resizing_gives_the_same_pixels(height: int, wi
 
 def test_the_decoder_reduces_only_crops_of_at_least_twice_the_size() -> None:
     sizes = ((447, 900), (448, 448), (895, 2000), (896, 896), (5000, 1792))
-    assert [reduction(w, h, 224) for w, h in sizes] == [1, 2, 2, 4, 8]
+    assert [_reduction(w, h, 224) for w, h in sizes] == [1, 2, 2, 4, 8]
 
 
 def test_scaled_decoding_changes_large_crops_a_little_and_small_ones_not_at_all(shapes: Path) -> None:

@@ -3,32 +3,32 @@ import pytest
 import torch
 
 from vernier.config import Augment
-from vernier.data.augment.mixing import cutmix, draw_mix, draw_partners, mix_batch
+from vernier.data.augment.mixing import _cutmix, _draw_mix, _draw_partners, mix_batch
 
 
 def test_mixup_draws_follow_beta_and_do_not_depend_on_anything_else() -> None:
-    draws = [draw_mix(Augment(mixup=0.2), 1, step) for step in range(2000)]
+    draws = [_draw_mix(Augment(mixup=0.2), 1, step) for step in range(2000)]
     weights = np.array([d.weight for d in draws if d is not None and d.kind == "mixup"])
     assert len(weights) == 2000
     assert weights.mean() == pytest.approx(0.5, abs=0.03)
     assert weights.var() == pytest.approx(0.25 / (2 * 0.2 + 1), abs=0.01)
-    assert draw_mix(Augment(mixup=0.2), 1, 7) == draw_mix(Augment(mixup=0.2), 1, 7)
-    assert draw_mix(Augment(), 1, 7) is None
-    assert torch.equal(draw_partners(1, 7, 0, 0, 50), draw_partners(1, 7, 0, 0, 50))
-    assert not torch.equal(draw_partners(1, 7, 0, 0, 50), draw_partners(1, 7, 1, 0, 50))
+    assert _draw_mix(Augment(mixup=0.2), 1, 7) == _draw_mix(Augment(mixup=0.2), 1, 7)
+    assert _draw_mix(Augment(), 1, 7) is None
+    assert torch.equal(_draw_partners(1, 7, 0, 0, 50), _draw_partners(1, 7, 0, 0, 50))
+    assert not torch.equal(_draw_partners(1, 7, 0, 0, 50), _draw_partners(1, 7, 1, 0, 50))
 
 
 def test_mixup_and_cutmix_take_turns_by_chance() -> None:
-    kinds = [d.kind for s in range(2000) if (d := draw_mix(Augment(mixup=0.2, cutmix=1.0), 1, s)) is not None]
+    kinds = [d.kind for s in range(2000) if (d := _draw_mix(Augment(mixup=0.2, cutmix=1.0), 1, s)) is not None]
     assert kinds.count("cutmix") / 2000 == pytest.approx(0.5, abs=0.04)
-    alone = [draw_mix(Augment(cutmix=1.0), 1, step) for step in range(50)]
+    alone = [_draw_mix(Augment(cutmix=1.0), 1, step) for step in range(50)]
     assert {d.kind for d in alone if d is not None} == {"cutmix"}
 
 
 @pytest.mark.parametrize(("centre", "share"), [((0.5, 0.5), 0.25), ((0.0, 0.0), 0.0625), ((0.99, 0.5), 0.125)])
 def test_cutmix_pastes_a_box_and_weighs_labels_by_what_is_left(centre: tuple[float, float], share: float) -> None:
     images, labels = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 3, 16, 16), torch.arange(4)
-    cut, mixed = cutmix(images, labels, 0.75, centre, torch.tensor([1, 2, 3, 0]))
+    cut, mixed = _cutmix(images, labels, 0.75, centre, torch.tensor([1, 2, 3, 0]))
     pasted = (cut[0] == 1).float().mean().item()
     assert pasted == pytest.approx(share, abs=0.04)
     assert mixed.weight == pytest.approx(1 - pasted)
@@ -44,6 +44,6 @@ def test_a_batch_is_mixed_with_its_own_permutation_or_left_alone() -> None:
     assert nothing is None
     mixed, second = mix_batch(images, labels, Augment(mixup=0.2), seed=1, step=7, micro=0, rank=0)
     assert second is not None
-    partners = draw_partners(1, 7, 0, 0, 6)
+    partners = _draw_partners(1, 7, 0, 0, 6)
     assert second.second.tolist() == partners.tolist()
     torch.testing.assert_close(mixed, second.weight * images + (1 - second.weight) * images[partners])

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from vernier.config import Augment, Data, train_px
-from vernier.data.augment.policies import RAND_OPS, TRIVIAL_OPS, PixelAugment, erased_box, rand_op, trivial_wide
+from vernier.data.augment.policies import RAND_OPS, TRIVIAL_OPS, PixelAugment, _erased_box, _rand_op, _trivial_wide
 from vernier.randomness import key, uniform
 
 
@@ -22,7 +22,7 @@ def _row(name: str, names: tuple[str, ...], *rest: float) -> np.ndarray:
 def test_every_trivial_operation_changes_an_image_or_is_the_identity(name: str, channels: int) -> None:
     array = _photo(channels=channels)
     picture = Image.fromarray(array[:, :, 0] if channels == 1 else array)
-    changed = np.asarray(trivial_wide(picture, _row(name, TRIVIAL_OPS, 0.99, 0.0)))
+    changed = np.asarray(_trivial_wide(picture, _row(name, TRIVIAL_OPS, 0.99, 0.0)))
     assert changed.shape == np.asarray(picture).shape
     if name != "identity" and not (name == "color" and channels == 1):
         assert not np.array_equal(changed, np.asarray(picture))
@@ -32,41 +32,41 @@ def test_trivial_strengths_are_torchvisions() -> None:
     picture = Image.fromarray(_photo())
     full = 0.999
     assert (
-        trivial_wide(picture, _row("posterize", TRIVIAL_OPS, full)).tobytes()
+        _trivial_wide(picture, _row("posterize", TRIVIAL_OPS, full)).tobytes()
         == ImageOps.posterize(picture, 2).tobytes()
     )
     assert (
-        trivial_wide(picture, _row("solarize", TRIVIAL_OPS, full)).tobytes() == ImageOps.solarize(picture, 0).tobytes()
+        _trivial_wide(picture, _row("solarize", TRIVIAL_OPS, full)).tobytes() == ImageOps.solarize(picture, 0).tobytes()
     )
     turned = picture.rotate(-135.0, Image.Resampling.BILINEAR, fillcolor=(0, 0, 0))
-    assert trivial_wide(picture, _row("rotate", TRIVIAL_OPS, full, 0.9)).tobytes() == turned.tobytes()
-    still = trivial_wide(picture, _row("rotate", TRIVIAL_OPS, 0.0, 0.9))
+    assert _trivial_wide(picture, _row("rotate", TRIVIAL_OPS, full, 0.9)).tobytes() == turned.tobytes()
+    still = _trivial_wide(picture, _row("rotate", TRIVIAL_OPS, 0.0, 0.9))
     assert still.tobytes() == picture.tobytes()
-    right = np.asarray(trivial_wide(picture, _row("translate-x", TRIVIAL_OPS, full, 0.0)))
+    right = np.asarray(_trivial_wide(picture, _row("translate-x", TRIVIAL_OPS, full, 0.0)))
     assert np.array_equal(right[:, 33:], np.asarray(picture)[:, 1:8])
 
 
 @pytest.mark.parametrize("name", RAND_OPS)
 def test_rand_operations_are_skipped_half_of_the_time(name: str) -> None:
     picture = Image.fromarray(_photo())
-    skipped = rand_op(picture, _row(name, RAND_OPS, 0.6, 0.5), 7, 0.5, (124, 116, 104))
+    skipped = _rand_op(picture, _row(name, RAND_OPS, 0.6, 0.5), 7, 0.5, (124, 116, 104))
     assert skipped is picture
-    done = rand_op(picture, _row(name, RAND_OPS, 0.4, 0.5), 7, 0.5, (124, 116, 104))
+    done = _rand_op(picture, _row(name, RAND_OPS, 0.4, 0.5), 7, 0.5, (124, 116, 104))
     assert done.tobytes() != picture.tobytes()
 
 
 def test_rand_strengths_are_timms_increasing_ones() -> None:
     picture, fill = Image.fromarray(_photo()), (124, 116, 104)
     turned = picture.rotate(21.0, Image.Resampling.BILINEAR, fillcolor=fill)
-    assert rand_op(picture, _row("rotate", RAND_OPS, 0.0, 0.5, 0.0), 7, 0.5, fill).tobytes() == turned.tobytes()
+    assert _rand_op(picture, _row("rotate", RAND_OPS, 0.0, 0.5, 0.0), 7, 0.5, fill).tobytes() == turned.tobytes()
     assert (
-        rand_op(picture, _row("posterize", RAND_OPS, 0.0, 0.5), 7, 0.0, fill).tobytes()
+        _rand_op(picture, _row("posterize", RAND_OPS, 0.0, 0.5), 7, 0.0, fill).tobytes()
         == ImageOps.posterize(picture, 2).tobytes()
     )
-    black = rand_op(picture, _row("posterize", RAND_OPS, 0.0, 0.5), 10, 0.0, fill)
+    black = _rand_op(picture, _row("posterize", RAND_OPS, 0.0, 0.5), 10, 0.0, fill)
     assert not any(black.tobytes()), "no bit is left"
     assert (
-        rand_op(picture, _row("solarize", RAND_OPS, 0.0, 0.5), 7, 0.0, fill).tobytes()
+        _rand_op(picture, _row("solarize", RAND_OPS, 0.0, 0.5), 7, 0.0, fill).tobytes()
         == ImageOps.solarize(picture, 256 - 179).tobytes()
     )
 
@@ -101,7 +101,7 @@ def test_erasing_happens_as_often_as_set_and_fills_with_the_mean() -> None:
 
 
 def test_an_image_too_small_to_erase_is_left_alone() -> None:
-    assert erased_box(1, 1, np.full(40, 0.5)) is None
+    assert _erased_box(1, 1, np.full(40, 0.5)) is None
 
 
 def test_without_policy_and_erasing_no_numbers_are_drawn() -> None:

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from tests.kernels.built import AddMarkers
+from vernier.compat.preparing.restarts import add_restart_markers, find_writer
 from vernier.data.decoding import decode as decode_module
-from vernier.data.decoding.restarts import add_restart_markers, find_writer
 from vernier.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from vernier import plugins
 from vernier.data.decoding import base
-from vernier.data.decoding.base import PluginJpeg, open_with_plugin
+from vernier.data.decoding.base import _PluginJpeg, open_with_plugin
 from vernier.data.decoding.decode import Croppable, Image, LazyJpeg, decode, lazy_image
 from vernier.errors import ConfigError
 
@@ -39,13 +39,13 @@ def opened() -> LazyJpeg:
 
 
 def test_a_plugin_decodes_windows_of_full_size() -> None:
-    image = PluginJpeg(opened(), White())
+    image = _PluginJpeg(opened(), White())
     assert image.shape == (70, 90, 3)
     assert (image[WINDOW] == 255).all()
 
 
 def test_libjpeg_decodes_what_a_plugin_does_not_and_reduced_windows() -> None:
-    image, plain = PluginJpeg(opened(), White()), opened()
+    image, plain = _PluginJpeg(opened(), White()), opened()
     odd = slice(10, 41), slice(20, 70)
     assert np.array_equal(image[odd], plain[odd])
     reduced = slice(5, 15), slice(10, 30)
@@ -71,6 +71,6 @@ def test_without_the_plugin_the_setting_is_named_with_what_works(monkeypatch: py
 
 
 def test_reading_images_as_by_default_does_not_load_the_kernels() -> None:
-    program = "import sys, vernier.tasks, vernier.data.loading.backends; print('vernier.kernels' in sys.modules)"
+    program = "import sys, vernier.tasks, vernier.data.loading.readers; print('vernier.kernels' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "False"

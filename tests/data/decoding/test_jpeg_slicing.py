@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.kernels.built import AddMarkers
+from vernier.compat.preparing.restarts import _choose_restart_interval
 from vernier.data.decoding import jpeg_slicing as jpeg
 from vernier.data.decoding.decode import BadImage, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import (
@@ -21,7 +22,6 @@ from vernier.data.decoding.jpeg_slicing import (
     find_segments,
     parse_header,
 )
-from vernier.data.decoding.restarts import choose_restart_interval
 
 from .small_jpegs import crops, small_jpeg
 
@@ -75,7 +75,7 @@ def test_restart_markers_of_another_encoder_give_the_pixels_of_the_whole(
 ) -> None:
     width, height, left, top, w, h = crop
     header = parse_header(small_jpeg(width, height, subsampling=subsampling, mode=mode))
-    interval = choose_restart_interval(header.mcus_per_row)
+    interval = _choose_restart_interval(header.mcus_per_row)
     encoded = small_jpeg(width, height, subsampling=subsampling, mode=mode, restart_marker_blocks=interval)
     segments, window = find_segments(encoded), (slice(top, top + h), slice(left, left + w))
     assert (segments.interval, len(segments.row_starts)) == (interval, header.mcu_rows)

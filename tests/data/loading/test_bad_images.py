@@ -12,7 +12,7 @@ from PIL import Image
 from tests.conftest import TINY, Done
 from vernier.config import Augment, Data
 from vernier.data.decoding.decode import BadImage
-from vernier.data.loading.bad_images import BadImages, parse_limit, substitutes
+from vernier.data.loading.bad_images import BadImages, _substitutes, parse_limit
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.readers import EvalReader, TrainReader
 from vernier.data.sources import open_split
@@ -49,7 +49,7 @@ def test_bad_images_are_replaced_the_same_way_by_any_number_of_workers(broken: P
     assert bad == ["03.jpg", "20.jpg"]
     assert _batches(broken, "5%", 4) == (alone, bad)
     labels = np.concatenate([labels for labels, _ in alone])
-    replaced = [next(substitutes(i, 40)) for i in (3, 20)]
+    replaced = [next(_substitutes(i, 40)) for i in (3, 20)]
     assert labels[[3, 20]].tolist() == [int(r >= 20) for r in replaced]
 
 

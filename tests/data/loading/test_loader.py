@@ -9,12 +9,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vernier.compat.preparing.packing import pack_raw, pack_shards
 from vernier.config import Augment, Data
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder, TrainOrder
 from vernier.data.loading.readers import EvalReader, TrainReader
-from vernier.data.preparing.raw import pack_raw
-from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import EncodedSource, open_split
 from vernier.devices.cpu import Cpu
 from vernier.errors import RunFailed
@@ -139,7 +138,7 @@ def test_an_epoch_brings_every_sample_exactly_once_for_any_processes_workers_and
     evaluated: list[int] = []
     for rank in range(world):
         train = TrainOrder(samples=samples, seed=5, global_batch=batch, world=world, rank=rank)
-        held_out = EvalOrder(samples=samples, batch=process_batch, world=world, rank=rank)
+        held_out = EvalOrder(samples=np.arange(samples), batch=process_batch, world=world, rank=rank)
         loader = Loader(_Numbered(), batch=process_batch, workers=workers, prefetch=prefetch)
         requests = [(epoch, train.indices(epoch, step, 0)) for step in range(train.steps_per_epoch)]
         for samples_read, own_requests in (
@@ -169,7 +168,8 @@ def test_a_broken_image_names_its_file(tmp_path: Path, shapes: Path) -> None:
     (tmp_path / "train/a/good.jpg").write_bytes(good)
     (tmp_path / "train/a/zbad.jpg").write_bytes(b"\xff\xd8 not a picture")
     source = open_split(str(tmp_path), "train")
-    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), batch=2, workers=1, prefetch=1)
+    reader = TrainReader(source, Data(image_px=24, max_bad_images="0"), Augment(), 1)
+    loader = Loader(reader, batch=2, workers=1, prefetch=1)
     with pytest.raises(RunFailed, match=r"zbad\.jpg"):
         list(loader.batches([(0, np.array([0, 1]))]))
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vernier.data.loading.order import EvalOrder, ShardedTrainOrder, TrainOrder
+from vernier.data.loading.order import EvalOrder, ShardedTrainOrder, TrainOrder, fair_sample
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 8), st.integers(0, 60), st.integers(0, 5))
@@ -25,6 +25,7 @@ def test_an_epoch_sees_each_sample_at_most_once_on_any_number_of_processes(
         assert np.concatenate(together).tolist() == alone.indices(epoch, step, 0).tolist()
         seen += np.concatenate(together).tolist()
     assert len(set(seen)) == len(seen) == alone.steps_per_epoch * batch
+    assert alone.steps_per_epoch == samples // batch  # the tail is left out
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 8), st.integers(1, 60))
@@ -60,8 +61,10 @@ def test_epochs_and_seeds_differ() -> None:
 def test_evaluation_visits_every_sample_once_and_batches_never_depend_on_processes(
     samples: int, batch: int, world: int
 ) -> None:
-    parts = [EvalOrder(samples=samples, batch=batch, rank=r, world=world).own_batches() for r in range(world)]
-    alone = EvalOrder(samples=samples, batch=batch).own_batches()
+    parts = [
+        EvalOrder(samples=np.arange(samples), batch=batch, rank=r, world=world).own_batches() for r in range(world)
+    ]
+    alone = EvalOrder(samples=np.arange(samples), batch=batch).own_batches()
     assert sorted(np.concatenate([b for p in parts for b in p]).tolist()) == list(range(samples))
     assert sorted(b.tolist() for p in parts for b in p) == sorted(b.tolist() for b in alone)
 
@@ -135,3 +138,25 @@ def test_neighbouring_parts_of_a_batch_do_not_depend_on_the_processes(world: int
         for micro in range(6 // world)
     ]
     assert [part.tolist() for part in parts] == [alone.indices(1, 2, micro).tolist() for micro in range(6)]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=200), st.integers(1, 200))
+def test_a_fair_sample_has_every_class_in_proportion(labels: list[int], count: int) -> None:
+    kinds = np.array(sorted(labels))
+    chosen = fair_sample(kinds, count)
+    assert chosen.tolist() == sorted(set(chosen.tolist()))
+    assert len(chosen) == min(count, len(kinds))
+    for kind in set(labels):
+        expected = labels.count(kind) * len(chosen) / len(labels)
+        assert abs((kinds[chosen] == kind).sum() - expected) < 6  # rounding, where ten classes share the last places
+    assert fair_sample(kinds, count).tolist() == chosen.tolist()
+
+
+def test_a_fair_sample_is_random_within_a_class_and_covers_classes_of_one_size() -> None:
+    kinds = np.repeat(np.arange(10), 50)
+    chosen = fair_sample(kinds, 40)
+    assert np.bincount(kinds[chosen]).tolist() == [4] * 10
+    assert len({tuple(chosen[kinds[chosen] == kind] % 50) for kind in range(10)}) == 10
+    few = fair_sample(kinds, 4)  # not the first four classes
+    assert len(set(kinds[few].tolist())) == 4
+    assert kinds[few].tolist() != [0, 1, 2, 3]

@@ -135,8 +135,6 @@ def test_other_folders_are_left_alone(small: Path, tmp_path: Path) -> None:
     for name in ("mine", "file", "broken"):
         with pytest.raises(ConfigError, match=name):
             make_shapes(tmp_path / name, SMALL)
-    with pytest.raises(ConfigError, match="workers is 0"):
-        make_shapes(tmp_path / "new", SMALL, workers=0)
     assert sorted(contents(tmp_path)) == ["broken/shapes.json", "file", "mine/holiday.jpg"]
 
 

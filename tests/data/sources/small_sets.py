@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from vernier.compat.preparing.packing import PackedSplit, pack_shards
 from vernier.data.decoding.decode import read_size
-from vernier.data.preparing.packing import PackedSplit
-from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import BoxSource, EncodedSource, FolderSource, Source, open_split
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vernier.data.sources import open_split
-from vernier.data.sources.arrays import read_idx
+from vernier.data.sources.arrays import _read_idx
 from vernier.errors import ConfigError
 
 
@@ -16,23 +16,23 @@ def test_damaged_idx_files_are_refused(tmp_path: Path) -> None:
     short = tmp_path / "a-images-idx3-ubyte"
     short.write_bytes(b"\0\0\x08\x03" + (2).to_bytes(4, "big") * 3 + b"1234")
     with pytest.raises(ConfigError, match="says 8 bytes, but it has 4"):
-        read_idx(short)
+        _read_idx(short)
     short.write_bytes(b"hello")
     with pytest.raises(ConfigError, match="not an IDX file"):
-        read_idx(short)
+        _read_idx(short)
     torn = tmp_path / "b-images-idx3-ubyte.gz"
     torn.write_bytes(gzip.compress(b"x" * 1000)[:20])
     with pytest.raises(ConfigError, match="Cannot read"):
-        read_idx(torn)
+        _read_idx(torn)
 
     content = bytearray(gzip.compress(b"x" * 1000))
     content[12] ^= 0xFF
     torn.write_bytes(content)
     with pytest.raises(ConfigError, match="Cannot read"):
-        read_idx(torn)
+        _read_idx(torn)
     short.write_bytes(b"\0\0\x08\xff" + bytes(40))
     with pytest.raises(ConfigError, match="not an IDX file"):
-        read_idx(short)
+        _read_idx(short)
 
 
 def _idx(shape: tuple[int, ...], value: int) -> bytes:

@@ -97,7 +97,7 @@ def test_a_listing_that_an_older_version_cached_is_not_used(tmp_path: Path, monk
     for folder in (tmp_path / "train", *(tmp_path / "train").rglob("*/")):
         os.utime(folder, (1e9, 1e9))
     with monkeypatch.context() as older:
-        older.setattr(folder_module, "sort_classes", sorted)
+        older.setattr(folder_module, "_sort_classes", sorted)
         older.setattr(folder_module, "_SUFFIXES", [".jpg"])
         assert FolderSource(tmp_path / "train").classes == ("10", "2")
     assert FolderSource(tmp_path / "train").classes == ("2", "10")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.sources.small_sets import coco_tree, write_image, write_unsplit
-from vernier.data.preparing.verify import open_splits
+from vernier.compat.preparing.verify import open_splits
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_boxes, open_split, opening
 from vernier.data.sources.opening import check_source, recognise_folder

@@ -7,10 +7,12 @@ import pytest
 from PIL import Image
 
 from tests.data.sources.small_sets import write_image, write_tar, write_unsplit
-from vernier.data.loading.targets import coco_ground_truth
-from vernier.data.sources import ArraySource, BoxSource, FolderSource, open_boxes, open_split
+from vernier.config import Augment, Data
+from vernier.data.loading.readers import TrainReader
+from vernier.data.sources import ArraySource, BoxSource, EncodedSource, FolderSource, open_boxes, open_split, views
 from vernier.data.sources.synthetic import SyntheticSource
-from vernier.data.sources.views import renumber_classes, with_channels
+from vernier.data.sources.views import _CachedSource, _decoded_bytes, cache_in_memory, renumber_classes, with_channels
+from vernier.tasks.detection.task import _ground_truth
 
 
 def test_labels_get_the_numbers_of_the_model(tmp_path: Path) -> None:
@@ -44,7 +46,7 @@ def test_boxes_get_the_numbers_of_the_model_and_keep_the_ids_of_the_annotations(
     assert isinstance(view, BoxSource)
     assert view.category_ids == (8, 7, 3)
     assert [view.boxes(i).classes.tolist() for i in range(4)] == [[1], [2], [1], [2]]
-    truth = coco_ground_truth(view)
+    truth = _ground_truth(view)
     assert [a["category_id"] for a in truth["annotations"]] == [7, 3, 7, 3]
     assert truth["categories"] == [{"id": 8, "name": "ape"}, {"id": 7, "name": "dog"}, {"id": 3, "name": "cat"}]
     assert (view.image_id(0), view.size(0)) == (100, (40, 30))
@@ -92,3 +94,56 @@ def test_a_detection_set_in_grey_keeps_its_boxes(tmp_path: Path) -> None:
     assert isinstance(grey, BoxSource)
     assert grey.image(0).shape == (30, 40, 1)
     assert len(grey.boxes(0).classes) == 1
+
+
+def _source(shapes: Path) -> EncodedSource:
+    source = open_split(str(shapes), "train")
+    assert isinstance(source, EncodedSource)
+    return source
+
+
+def test_pixels_are_the_same_with_and_without(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = _source(shapes)
+    monkeypatch.setattr(views, "available_bytes", lambda: 100_000_000)
+    cached, decision = cache_in_memory(source, 0.25)
+    assert isinstance(cached, _CachedSource)
+    assert decision.cache == "memory"
+    batches = []
+    for where in (source, cached, cached):
+        out = np.empty((160, 24, 24, 3), np.uint8)
+        TrainReader(where, Data(image_px=24), Augment(), 7).fill(1, np.arange(160), out)
+        batches.append(out)
+    assert np.array_equal(batches[0], batches[1])
+    monkeypatch.setattr(type(source), "read", lambda *_: pytest.fail("decoded again"))
+    TrainReader(cached, Data(image_px=24), Augment(), 7).fill(1, np.arange(160), out)
+    assert np.array_equal(batches[0], out)
+
+
+def test_what_does_not_fit_is_not_kept(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = _source(shapes)
+    needed = _decoded_bytes(source)
+    assert 160 * 32 * 32 * 3 <= needed < 160 * 32 * 32 * 3.5
+    for free, share, procs, fits in (
+        (4 * needed, 0.25, 1, False),
+        (8 * needed, 0.25, 1, True),
+        (8 * needed, 0.25, 4, False),
+    ):
+        monkeypatch.setattr(views, "available_bytes", lambda free=free: free)
+        cached, _ = cache_in_memory(source, share, procs)
+        assert isinstance(cached, _CachedSource) == fits
+    assert cache_in_memory(source, 0.0)[0] is source
+    limited = _CachedSource(source, 10 * 32 * 32 * 3)
+    for i in range(160):
+        limited.image(i)
+    assert sum(k is not None for k in limited._cache) == 10
+
+
+def test_a_share_of_zero_keeps_nothing_however_much_memory_is_free(
+    shapes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _source(shapes)
+    monkeypatch.setattr(views, "available_bytes", lambda: 10**12)
+    monkeypatch.setattr(views, "_decoded_bytes", lambda _: pytest.fail("measured for a cache"))
+    same, decision = cache_in_memory(source, 0.0)
+    assert same is source
+    assert decision.cache == "off"

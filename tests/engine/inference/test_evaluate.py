@@ -5,18 +5,22 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from tests.engine.inference.loading import load_trained
 from tests.tiny_training import run_training, tiny_config
 from vernier.config import Ema, Limits, Schedule, override
 from vernier.data.shapes import ShapesSpec, make_shapes
+from vernier.devices.base import StepTimes
 from vernier.devices.cpu import Cpu
-from vernier.engine.inference.evaluate import evaluate_trained, evaluating
-from vernier.engine.inference.trained import load_trained
-from vernier.errors import RunFailed
+from vernier.engine.execution import evaluating
+from vernier.engine.inference.evaluate import _BatchTimes, _match_classes, evaluate_trained
+from vernier.errors import ConfigError, RunFailed
 from vernier.models import build
+from vernier.records.events import EvalEvent
+from vernier.references import references
 
 
 def test_evaluating_the_run_gives_the_result_it_reported(shapes: Path, tmp_path: Path) -> None:
@@ -46,7 +50,8 @@ def test_a_traced_run_learns_and_evaluates_like_an_eager_one(shapes: Path, tmp_p
 def test_other_data_part_of_it_and_predictions_on_disk(shapes: Path, tmp_path: Path) -> None:
     trained = load_trained(run_training(tiny_config(shapes, schedule=Schedule(epochs=0.1)), tmp_path / "runs").run.path)
     other = make_shapes(tmp_path / "other", ShapesSpec(train=20, val=30, size_px=32, seed=9))
-    report = evaluate_trained(trained, data=str(other), max_eval_steps=1, out=tmp_path / "out")
+    elsewhere = replace(trained, config=override(trained.config, "data.source", str(other)))
+    report = evaluate_trained(elsewhere, max_eval_steps=1, out=tmp_path / "out")
     assert (report.samples, report.exact, report.data) == (16, False, str(other))
     assert report.written
     assert all(json.loads(Path(path).read_text()) is not None for path in report.written)
@@ -135,3 +140,91 @@ def test_a_detector_is_read_twice_per_batch(tmp_path: Path, on_rgpu: Callable[..
         assert round_trips == 2 * batches
         assert figures == pytest.approx(on_cpu, abs=1e-3)
         assert device_counts == counts
+
+
+class _ToldByWindows(Cpu):
+    """A device that queues and cannot say when it has done what."""
+
+    step_times: ClassVar[StepTimes] = "windows"
+
+
+def test_a_training_records_the_batches_of_its_evaluations(shapes: Path, tmp_path: Path) -> None:
+    run = run_training(tiny_config(shapes), tmp_path).run
+    events = [e for e in run.history() if isinstance(e, EvalEvent)]
+    assert events
+    for event in events:
+        assert event.batch_s is not None
+        assert event.wait_s is not None
+        assert len(event.batch_s) == len(event.wait_s) == -(-event.samples // 16)
+        assert all(wait_s <= seconds for seconds, wait_s in zip(event.batch_s, event.wait_s, strict=True))
+        assert sum(event.batch_s) <= event.seconds
+
+
+@pytest.mark.parametrize(("device", "known"), [(Cpu(), True), (_ToldByWindows(), False)])
+def test_what_a_device_cannot_tell_is_not_recorded(device: Cpu, known: bool) -> None:
+    times = _BatchTimes(device)
+    times.add(0.0)
+    assert (times.seconds() is not None) == known
+    assert _BatchTimes(device).seconds() is None
+
+
+ANIMALS = ("ape", "bee", "cat", "dog")
+NUMBERS = tuple(map(str, range(1000)))
+
+
+def test_the_same_names_need_no_note() -> None:
+    match = _match_classes(ANIMALS, ANIMALS)
+    assert (match.how, match.outputs, match.notes) == ("name", (0, 1, 2, 3), ())
+
+
+def test_another_order_is_mapped_and_noted() -> None:
+    match = _match_classes(ANIMALS, ("cat", "ape", "dog", "bee"))
+    assert (match.how, match.outputs) == ("order", (2, 0, 3, 1))
+    assert "in another order (cat, ape, dog, bee instead of ape, bee, cat, dog)" in match.notes[0]
+
+
+def test_some_of_the_classes_are_mapped_and_the_note_says_over_what_the_metric_is() -> None:
+    match = _match_classes(ANIMALS, ("dog", "bee"))
+    assert (match.how, match.outputs) == ("subset", (3, 1))
+    assert match.notes == ("2 of the model's 4 classes are in this data; top-1 is over all 4 outputs",)
+    assert "AP is over those" in _match_classes(ANIMALS, ("dog",), metric="AP").notes[0]
+
+
+def test_other_names_are_refused_side_by_side() -> None:
+    with pytest.raises(ConfigError, match=r"1: bee \| Biene, 2: cat \| Katze\..*classes_by_number=true"):
+        _match_classes(ANIMALS, ("ape", "Biene", "Katze", "dog"))
+    with pytest.raises(ConfigError, match=r"has 5, of which the model does not know 1: emu\."):
+        _match_classes(ANIMALS, (*ANIMALS, "emu"))
+    with pytest.raises(ConfigError, match="does not know 1: Hund"):
+        _match_classes(ANIMALS, ("ape", "Hund"))
+
+
+def test_names_that_occur_twice_cannot_be_matched() -> None:
+    with pytest.raises(ConfigError, match="other names"):
+        _match_classes(("a", "b", "a"), ("a", "a", "b"))
+    assert _match_classes(("a", "b", "a"), ("a", "b", "a")).how == "name"
+
+
+def test_numbers_are_taken_on_request_when_there_are_as_many() -> None:
+    match = _match_classes(ANIMALS, ("w", "x", "y", "z"), by_number=True)
+    assert (match.how, match.outputs) == ("number", (0, 1, 2, 3))
+    assert references(match.notes[0])[0].name == "classes_by_number"
+    with pytest.raises(ConfigError, match="has 4 classes, the data has 2"):
+        _match_classes(ANIMALS, ("ape", "bee"), by_number=True)
+
+
+def test_weights_without_names_are_matched_by_number() -> None:
+    match = _match_classes(NUMBERS, tuple(f"n{i:08d}" for i in range(1000)), named=False)
+    assert match.how == "number"
+    assert "classes taken by number (the weights have no class names)" in match.notes[0]
+    with pytest.raises(ConfigError, match="no class names to match by"):
+        _match_classes(NUMBERS, ("tench", "goldfish"), named=False)
+
+
+def test_folders_that_are_numbers_are_a_subset_of_weights_without_names() -> None:
+    match = _match_classes(NUMBERS, ("3", "42", "999"), named=False)
+    assert (match.how, match.outputs) == ("subset", (3, 42, 999))
+    assert "999 is output 999, counted from 0" in match.notes[0]
+    with pytest.raises(ConfigError, match="1,000 classes, the data has 2"):
+        _match_classes(NUMBERS, ("3", "1000"), named=False)
+    assert _match_classes(("0", "1"), ("1", "2"), named=False).how == "number"

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from tests.engine.inference.loading import load_trained
 from tests.tiny_training import run_training, tiny_config
 from vernier.config import Schedule
 from vernier.engine.inference.predict import predict
-from vernier.engine.inference.trained import load_trained
 
 
 def test_images_are_predicted_in_order_and_a_bad_one_has_a_reason(shapes: Path, tmp_path: Path) -> None:

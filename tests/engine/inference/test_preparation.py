@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from vernier.data.downloads import TORCHVISION
 from vernier.engine.inference.preparation import _FILES, foreign_config, published_as
 from vernier.models import names
 
@@ -33,9 +34,8 @@ def test_a_published_file_is_known_by_its_name(
 
 
 def test_every_published_file_is_of_a_network_of_the_catalogue() -> None:
-    files = [file for *_, several in _FILES for file in several.split()]
-    assert len(set(files)) == len(files)
-    for file in files:
+    assert {Path(file).stem for file in TORCHVISION.values()} <= _FILES.keys()
+    for file in _FILES:
         published = published_as(Path(f"{file}.pth"))
         assert published is not None
         assert published.network in names(), file

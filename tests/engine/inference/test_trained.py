@@ -4,18 +4,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.engine.inference.loading import load_trained
 from tests.tiny_training import run_training, tiny_config
-from vernier.config import Config, Limits, override
+from vernier.config import Config, Limits, override, to_dict
+from vernier.config.migrations import SCHEMAS
 from vernier.engine.inference.trained import (
     ModelChoice,
+    _find_checkpoint,
     checkpoint_steps,
-    find_checkpoint,
+    config_of_file,
+    create_network,
     load_model,
-    load_trained,
 )
 from vernier.errors import ConfigError
 from vernier.models import build, weights
+from vernier.records.run import ModelFile
 from vernier.store import RunDir, checkpoints
 
 
@@ -30,10 +35,10 @@ def run(shapes: Path, tmp_path: Path) -> RunDir:
 
 def test_a_checkpoint_is_found_by_name_step_and_path(run: RunDir) -> None:
     assert checkpoint_steps(run.path) == ["1", "2", "3"]
-    assert [find_checkpoint(run.path, which).step for which in ("latest", "best", "2")] == [3, 3, 2]
-    assert find_checkpoint(run.checkpoints.committed()[0].path, "latest").step == 1
+    assert [_find_checkpoint(run.path, which).step for which in ("latest", "best", "2")] == [3, 3, 2]
+    assert _find_checkpoint(run.checkpoints.committed()[0].path, "latest").step == 1
     with pytest.raises(ConfigError, match=r"has no 7 checkpoint. Checkpoints by step: 1, 2, 3"):
-        find_checkpoint(run.path, "7")
+        _find_checkpoint(run.path, "7")
 
 
 def test_a_damaged_newest_checkpoint_is_named_with_the_one_that_is_used_instead(run: RunDir) -> None:
@@ -101,3 +106,36 @@ def test_only_a_changed_preparation_is_called_changed(run: RunDir) -> None:
 
     assert prepared("data.val_share", 0.2).endswith("(as in training)")
     assert prepared("data.eval_short_side_px", 36).endswith("(changed by settings)")
+
+
+def test_a_detector_has_an_output_for_the_background(tmp_path: Path) -> None:
+    network, note = create_network("ssd-small", classes=4)
+    assert note == ""
+    assert network(torch.zeros(1, 3, 128, 128))[1].shape[-1] == 5
+    weights.save_torch(network.state_dict(), tmp_path / "d.pth", {})
+    same, note = create_network("ssd-small", tmp_path / "d.pth", classes=4)
+    assert torch.equal(same.state_dict()["conf.0.weight"], network.state_dict()["conf.0.weight"])
+    assert "d.pth" in note
+    other, note = create_network("ssd-small", tmp_path / "d.pth", classes=2)
+    assert other(torch.zeros(1, 3, 128, 128))[1].shape[-1] == 3
+    assert "start fresh" in note
+
+
+def test_the_catalogue_says_how_many_classes_a_published_network_has() -> None:
+    assert create_network("resnet20-cifar")[0](torch.zeros(1, 3, 32, 32)).shape == (1, 10)
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    torch.save(build("resnet14-small", num_classes=3).state_dict(), tmp_path / "w.pth")
+    with pytest.raises(ConfigError, match=r"do not fit resnet8-small: .*They look like resnet14-small"):
+        create_network("resnet8-small", tmp_path / "w.pth")
+
+
+def test_code_that_a_file_names_is_not_run(tmp_path: Path) -> None:
+    """Its author would choose what runs here."""
+    config = override(Config(), "data.source", "os:system('touch ran')")
+    config = override(config, "eval.metrics", ("os:getcwd",))
+    settings = {"schema": SCHEMAS["config"], **to_dict(config)}
+    about = ModelFile(model="resnet50", classes=("a", "b"), eval_px=32, eval_short_side_px=32, settings=settings)
+    recipe = config_of_file(about, tmp_path / "model.safetensors").recipe
+    assert (recipe.data.source, recipe.eval.metrics) == ("", ())

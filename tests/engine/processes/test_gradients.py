@@ -20,10 +20,9 @@ from tests.conftest import TINY
 from tests.queueing_device import QueueingCpu, VirtualClock, WindowsCpu
 from vernier.config import Machine
 from vernier.devices.cpu import Cpu
-from vernier.engine.processes.gradients import BucketExchange, Exchange, HostExchange, build_exchange
+from vernier.engine.processes.gradients import GradientReduction, _DdpReduction, _HostReduction, build_reduction
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.errors import ConfigError
 
 ALONE = World(Topology())
 
@@ -41,23 +40,13 @@ class NoCollectives(Cpu):
 
 def test_the_exchange_suits_the_device(group: None) -> None:
     two, net = World(Topology(world=2)), nn.Linear(2, 1)
-    assert type(build_exchange(net, ALONE, Machine(), Cpu())) is Exchange
-    assert type(build_exchange(net.requires_grad_(False), two, Machine(), Cpu())) is Exchange
-    assert isinstance(build_exchange(net.requires_grad_(True), two, Machine(), Cpu()), BucketExchange)
-    assert isinstance(build_exchange(net, two, Machine(), NoCollectives()), HostExchange)
+    assert type(build_reduction(net, ALONE, Machine(), Cpu())) is GradientReduction
+    assert type(build_reduction(net.requires_grad_(False), two, Machine(), Cpu())) is GradientReduction
+    assert isinstance(build_reduction(net.requires_grad_(True), two, Machine(), Cpu()), _DdpReduction)
+    assert isinstance(build_reduction(net, two, Machine(), NoCollectives()), _HostReduction)
 
 
-def test_compression_without_effect_is_refused(group: None) -> None:
-    net, compressing = nn.Linear(2, 1), Machine(gradient_compression="bf16")
-    with pytest.raises(ConfigError, match="no effect on one process"):
-        build_exchange(net, ALONE, compressing, Cpu())
-    with pytest.raises(ConfigError, match="cpu has none"):
-        build_exchange(net, World(Topology(world=2, launcher="torchrun")), compressing, NoCollectives())
-    last_one = World(Topology(launcher="torchrun"))  # an elastic run that has lost the other hosts
-    assert type(build_exchange(net, last_one, compressing, Cpu())) is Exchange
-
-
-def one_step(exchange: BucketExchange, device: QueueingCpu, monkeypatch: pytest.MonkeyPatch, sending_s: float) -> None:
+def one_step(exchange: _DdpReduction, device: QueueingCpu, monkeypatch: pytest.MonkeyPatch, sending_s: float) -> None:
     """A step whose backward pass takes 30 ms on the device after 10 ms of forward pass; the host queues it in 1 ms."""
 
     def backward(gradient: torch.Tensor) -> None:
@@ -82,29 +71,29 @@ def one_step(exchange: BucketExchange, device: QueueingCpu, monkeypatch: pytest.
 def test_exposed_communication_is_what_the_device_waits_for(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was the host's time since a bucket was queued: nearly nothing, or with a synchronisation the whole backlog."""
     device = QueueingCpu(VirtualClock(), device_s=0.0, host_s=0.0)
-    exchange = BucketExchange(nn.Linear(2, 1), ALONE, Machine(), device)
+    exchange = _DdpReduction(nn.Linear(2, 1), ALONE, Machine(), device)
     for sending_s in (0.020, 0.0):
         one_step(exchange, device, monkeypatch, sending_s)
         monkeypatch.undo()
     device.synchronize()
     first, second = exchange.pop_times()
-    assert (first.own_s, first.exposed_s) == (pytest.approx(0.040), pytest.approx(0.020))
-    assert (second.own_s, second.exposed_s) == (pytest.approx(0.040), pytest.approx(0.0))
+    assert (first.compute_s, first.exposed_s) == (pytest.approx(0.040), pytest.approx(0.020))
+    assert (second.compute_s, second.exposed_s) == (pytest.approx(0.040), pytest.approx(0.0))
     assert exchange.pop_times() == []
 
 
 def test_without_events_no_time_of_the_exchange_is_invented(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
     device = WindowsCpu(VirtualClock(), device_s=0.0, host_s=0.0)
-    exchange = BucketExchange(nn.Linear(2, 1), ALONE, Machine(), device)
+    exchange = _DdpReduction(nn.Linear(2, 1), ALONE, Machine(), device)
     one_step(exchange, device, monkeypatch, 0.020)
     assert exchange.pop_times() == []
 
 
 def test_accumulated_gradients_are_not_sent(group: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    exchange = BucketExchange(nn.Linear(2, 1), ALONE, Machine(), Cpu())
+    exchange = _DdpReduction(nn.Linear(2, 1), ALONE, Machine(), Cpu())
     monkeypatch.setattr(dist, "all_reduce", None)
     exchange.begin_step()
-    with exchange.without_exchange():
+    with exchange.no_sync():
         exchange.network(torch.ones(1, 2)).sum().backward()
         exchange.backward_done()
     assert exchange.pop_times() == []
@@ -114,19 +103,19 @@ def test_the_host_leaves_alone_what_no_process_has_a_gradient_of(group: None) ->
     """Frozen parameters and unused ones: a gradient of zeros would let weight decay and momentum change them."""
     network = nn.ModuleDict({name: nn.Linear(2, 1) for name in ("used", "unused", "frozen")})
     network["frozen"].requires_grad_(False)
-    exchange = HostExchange(network, ALONE)
+    exchange = _HostReduction(network, ALONE)
     network["used"](torch.tensor([[1.0, 2.0]])).sum().backward()
     exchange.average()
     assert torch.equal(network["used"].weight.grad, torch.tensor([[1.0, 2.0]]))  # type: ignore[arg-type]
     assert all(p.grad is None for name in ("unused", "frozen") for p in network[name].parameters())
     (times,) = exchange.pop_times()
-    assert times.own_s > 0
+    assert times.compute_s > 0
     assert times.exposed_s > 0
 
 
 def test_an_overflow_survives_averaging_so_that_all_processes_skip_the_step(group: None) -> None:
     network = nn.Linear(2, 1)
-    exchange = HostExchange(network, ALONE)
+    exchange = _HostReduction(network, ALONE)
     network(torch.tensor([[1.0, float("inf")]])).sum().backward()
     exchange.average()
     assert not bool(network.weight.grad.isfinite().all())  # type: ignore[union-attr]

@@ -20,7 +20,7 @@ import pytest
 from tests.conftest import command
 from tests.engine.processes.running import Start, arguments, start_by_hand, wait_for
 from vernier.engine.processes import heartbeat
-from vernier.engine.processes.heartbeat import Heartbeat, Identity, open_store
+from vernier.engine.processes.heartbeat import Heartbeat, _Identity, open_store
 from vernier.engine.processes.launch import Topology
 from vernier.errors import RunFailed
 
@@ -31,11 +31,11 @@ def test_a_process_is_killed_only_if_it_started_when_it_should_have() -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         started_s = psutil.Process(sleeper.pid).create_time()
-        Identity(pid=sleeper.pid, started_s=started_s - 100).kill()  # another process had this number
+        _Identity(pid=sleeper.pid, started_s=started_s - 100).kill()  # another process had this number
         assert sleeper.poll() is None
-        Identity(pid=sleeper.pid, started_s=started_s).kill()
+        _Identity(pid=sleeper.pid, started_s=started_s).kill()
         assert sleeper.wait(timeout=30) == -signal.SIGKILL
-        Identity(pid=sleeper.pid, started_s=started_s).kill()  # it is gone already
+        _Identity(pid=sleeper.pid, started_s=started_s).kill()  # it is gone already
     finally:
         sleeper.kill()
 
@@ -43,9 +43,9 @@ def test_a_process_is_killed_only_if_it_started_when_it_should_have() -> None:
 def test_a_number_that_is_another_users_process_now_is_left_alone() -> None:
     """PID 1 belongs to root. It started when the peer did, as far as anybody can tell."""
     script = (
-        "import os, psutil; from vernier.engine.processes.heartbeat import Identity\n"
+        "import os, psutil; from vernier.engine.processes.heartbeat import _Identity\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
-        "Identity(pid=1, started_s=psutil.Process(1).create_time()).kill()"
+        "_Identity(pid=1, started_s=psutil.Process(1).create_time()).kill()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")

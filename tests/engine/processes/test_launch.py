@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import command
 from tests.engine.processes.running import Start, arguments, start_by_hand, wait_for
 from vernier.data.loading.order import TrainOrder
-from vernier.engine.processes.launch import Topology, first_host, process_count, run_local, time_left_s, topology
+from vernier.engine.processes.launch import Topology, _first_host, run_local, time_left_s, topology
 from vernier.errors import ConfigError
 
 TORCHRUN = {
@@ -135,15 +135,15 @@ def test_incomplete_variables_of_a_launcher_are_explained(environ: dict[str, str
 
 def test_slurm_host_lists() -> None:
     first = {"a1": "a1", "a1,b2": "a1", "gpu[007-9,12],x": "gpu007", "n[3]-ib,n4": "n3", "": ""}
-    assert {text: first_host(text) for text in first} == first
+    assert {text: _first_host(text) for text in first} == first
 
 
 def test_procs_must_not_contradict_the_launcher() -> None:
     under = topology(TORCHRUN)
-    assert process_count(1, under) == process_count(8, under) == 8
-    assert process_count(3, Topology()) == 3
+    assert under.process_count(1) == under.process_count(8) == 8
+    assert Topology().process_count(3) == 3
     with pytest.raises(ConfigError, match="torchrun started 8"):
-        process_count(3, under)
+        under.process_count(3)
 
 
 def test_the_time_left_counts_from_the_start_of_the_command_or_to_the_end_of_the_job() -> None:

@@ -5,17 +5,17 @@ import sys
 
 import pytest
 
-from vernier.engine.processes.torchrun import common_code
+from vernier.engine.processes.torchrun import _common_code
 
 SCRIPT = """
-from vernier.engine.processes.torchrun import main
+from vernier.engine.processes.torchrun import _main
 for code in (0, 75, 1):
-    print(code, main(["--nproc-per-node=2", "--monitor-interval=0.1", "--no-python", "sh", "-c", f"exit {code}"]))
+    print(code, _main(["--nproc-per-node=2", "--monitor-interval=0.1", "--no-python", "sh", "-c", f"exit {code}"]))
 """
 
 
 def test_processes_that_agree_give_their_code() -> None:
-    assert [common_code(codes) for codes in ([75, 75], [2], [75, 1], [-9], [])] == [75, 2, 1, 1, 1]
+    assert [_common_code(codes) for codes in ([75, 75], [2], [75, 1], [-9], [])] == [75, 2, 1, 1, 1]
 
 
 @pytest.mark.slow

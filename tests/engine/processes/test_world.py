@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from tests.engine.processes import workers
 from tests.engine.processes.running import Start, start_by_hand
+from vernier.compat.devices.mps import Mps
 from vernier.config import Machine
 from vernier.devices.cpu import Cpu
-from vernier.devices.mps import Mps
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import Stragglers, World, join_processes
 from vernier.errors import ConfigError, RunFailed
@@ -64,7 +64,7 @@ def test_the_order_of_samples_is_the_same(answers: dict[int, dict[str, Any]], pr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("curve", ["in sync", "groups", "plain", "hits"])
+@pytest.mark.parametrize("curve", ["in sync", "groups", "plain", "correct"])
 @pytest.mark.parametrize("procs", [2, 3])
 def test_losses_agree_to_float_tolerance(answers: dict[int, dict[str, Any]], procs: int, curve: str) -> None:
     """Batch norm over all processes, over groups of four images, and without it; there training accuracy too."""
@@ -118,15 +118,13 @@ def test_averaging_in_host_memory_gives_the_same_weights_as_buckets(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("procs", [2, 3])
-def test_compressed_gradients_are_near_the_mean_and_the_same_everywhere(
+def test_gradients_sent_in_buckets_are_the_mean_and_the_same_everywhere(
     answers: dict[int, dict[str, Any]], procs: int
 ) -> None:
-    none, bf16 = (answers[procs]["compressed"][kind] for kind in ("none", "bf16"))
-    assert none["buckets"] > 1
-    assert max(none["errors"]) < 1e-6
-    assert all(1e-4 < error < 1e-2 for error in bf16["errors"])  # bf16 has 8 bits
-    for kind in (none, bf16):
-        assert len(set(kind["sums"])) == 1
+    sent = answers[procs]["in buckets"]
+    assert sent["buckets"] > 1
+    assert max(sent["errors"]) < 1e-6
+    assert len(set(sent["sums"])) == 1
 
 
 @pytest.mark.slow

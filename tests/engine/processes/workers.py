@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from tests.engine.inference.loading import load_trained
 from vernier.config import Config, Machine, override
 from vernier.devices import resolve
 from vernier.devices.cpu import Cpu
 from vernier.engine import build
 from vernier.engine.inference.evaluate import evaluate_trained
-from vernier.engine.inference.trained import load_trained
-from vernier.engine.processes.gradients import build_exchange
+from vernier.engine.processes.gradients import build_reduction
 from vernier.engine.processes.launch import topology
 from vernier.engine.processes.world import World, join_processes
 from vernier.engine.training import setup
@@ -30,6 +30,7 @@ from vernier.engine.training.step import TrainStep
 from vernier.records.codec import encode
 from vernier.records.events import DivergenceEvent, StepEvent
 from vernier.store import RunDir
+from vernier.tasks.base import MicroStep
 
 
 class NoCollectives(Cpu):
@@ -94,9 +95,9 @@ def rolled_back(plan: dict[str, Any], world: World) -> dict[str, Any]:
     """A training whose loss is infinite at step 4 in the last process only, until the rate is lower."""
     loss = TrainStep._loss
 
-    def poisoned(step: TrainStep, number: int, micro: int, batch: Any) -> torch.Tensor:
-        bad = number == 3 and world.rank == world.size - 1 and step.lr_factor == 1.0
-        return loss(step, number, micro, batch) * (float("inf") if bad else 1.0)
+    def poisoned(step: TrainStep, at: MicroStep, batch: Any, **options: Any) -> torch.Tensor:
+        bad = at.step == 3 and world.rank == world.size - 1 and step.lr_factor == 1.0
+        return loss(step, at, batch, **options) * (float("inf") if bad else 1.0)
 
     TrainStep._loss = poisoned  # type: ignore[method-assign]
     try:
@@ -104,7 +105,9 @@ def rolled_back(plan: dict[str, Any], world: World) -> dict[str, Any]:
         run = scenario(plan, world, "rolled back", **changes)
     finally:
         TrainStep._loss = loss  # type: ignore[method-assign]
-    (event,) = (event for event in run.history(world.rank) if isinstance(event, DivergenceEvent))
+    # First the steps are repeated as they were, then with a lower rate.
+    repeated, event = (event for event in run.history(world.rank) if isinstance(event, DivergenceEvent))
+    assert repeated.lr_factor == 1.0
     everywhere = world.gather([event.step, event.resumed_from])
     return {
         "ranks": event.ranks,
@@ -114,33 +117,28 @@ def rolled_back(plan: dict[str, Any], world: World) -> dict[str, Any]:
     }
 
 
-def compressed(world: World) -> dict[str, Any]:
+def in_buckets(world: World) -> dict[str, Any]:
     """The gradients of a few steps over several buckets: how far they are from the mean, and whether all agree."""
-    answers = {}
-    for kind in ("none", "bf16"):
-        torch.manual_seed(0)
-        network = nn.Sequential(*(nn.Linear(600, 600) for _ in range(4)))
-        machine = Machine(bucket_mb=1, gradient_compression=kind)  # type: ignore[arg-type]
-        exchange = build_exchange(network, world, machine, Cpu())
-        errors, entered = [], world.heart.collectives_entered if world.heart else 0
-        for step in range(5):
-            images = torch.randn(8, 600, generator=torch.Generator().manual_seed(10 * step + world.rank))
-            alone = copy.deepcopy(network)
-            alone(images).square().mean().backward()
-            means = [p.grad for p in alone.parameters() if p.grad is not None]
-            exchange.begin_step()
-            exchange.network(images).square().mean().backward()
-            exchange.backward_done()
-            world.average_(means)
-            own = torch.cat([p.grad.reshape(-1) for p in network.parameters() if p.grad is not None])
-            flat = torch.cat([mean.reshape(-1) for mean in means])
-            errors.append(float((own - flat).norm() / flat.norm()))
-            network.zero_grad()
-        sums = world.gather(own.double().sum().item())
-        buckets = (world.heart.collectives_entered - entered if world.heart else 0) // 5 - 1
-        answers[kind] = {"errors": errors, "sums": sums, "buckets": buckets}
-        del exchange
-    return answers
+    torch.manual_seed(0)
+    network = nn.Sequential(*(nn.Linear(600, 600) for _ in range(4)))
+    exchange = build_reduction(network, world, Machine(bucket_mb=1), Cpu())
+    errors, entered = [], world.heart.collectives_entered if world.heart else 0
+    for step in range(5):
+        images = torch.randn(8, 600, generator=torch.Generator().manual_seed(10 * step + world.rank))
+        alone = copy.deepcopy(network)
+        alone(images).square().mean().backward()
+        means = [p.grad for p in alone.parameters() if p.grad is not None]
+        exchange.begin_step()
+        exchange.network(images).square().mean().backward()
+        exchange.backward_done()
+        world.average_(means)
+        own = torch.cat([p.grad.reshape(-1) for p in network.parameters() if p.grad is not None])
+        flat = torch.cat([mean.reshape(-1) for mean in means])
+        errors.append(float((own - flat).norm() / flat.norm()))
+        network.zero_grad()
+    sums = world.gather(own.double().sum().item())
+    buckets = (world.heart.collectives_entered - entered if world.heart else 0) // 5 - 1
+    return {"errors": errors, "sums": sums, "buckets": buckets}
 
 
 def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
@@ -153,7 +151,7 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
     results["recomputed"] = losses(scenario(plan, world, "recomputed", **recomputed))
     results["groups"] = losses(scenario(plan, world, "groups", **{"model.batch_norm_images": 4}))
     results["rolled back"] = rolled_back(plan, world)
-    results["compressed"] = compressed(world) if world.size > 1 else {}
+    results["in buckets"] = in_buckets(world) if world.size > 1 else {}
     trained = load_trained(Path(plan["trained"])) if plan["trained"] else None
     if trained is not None:
         results["evaluated"] = encode(evaluate_trained(trained, world=world))
@@ -163,7 +161,7 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
         parts = {"machine.accumulation": 6 // world.size, "limits.max_steps": 6}
         plain = scenario(plan, world, "plain", **parts, **{"limits.train_accuracy": True})
         results["plain"] = losses(plain)
-        results["hits"] = [event.top1 for event in plain.history() if isinstance(event, StepEvent)]
+        results["correct"] = [event.top1 for event in plain.history() if isinstance(event, StepEvent)]
         if plan["resume"]:
             run = RunDir.open(Path(plan["resume"]))
             point = ResumePoint(run, run.checkpoints.committed()[0])

@@ -20,6 +20,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.records.events import DivergenceEvent, EvalEvent, StepEvent, WarningEvent
 from vernier.records.run import Rollbacks
 from vernier.store import RunDir
+from vernier.tasks.base import MicroStep
 
 
 def short_config(shapes: Path, **limits: Any) -> Config:
@@ -34,10 +35,10 @@ class Poison:
     def __init__(self, patch: pytest.MonkeyPatch, *, at_step: int, what: str, above: float = 0.0) -> None:
         self.hits, loss, clip = 0, TrainStep._loss, TrainStep._clip
 
-        def poisoned_loss(step: TrainStep, number: int, micro: int, batch: Any) -> torch.Tensor:
-            bad = what == "loss" and number + 1 == at_step and step.lr_factor > above
+        def poisoned_loss(step: TrainStep, at: MicroStep, batch: Any, **options: Any) -> torch.Tensor:
+            bad = what == "loss" and at.step + 1 == at_step and step.lr_factor > above
             self.hits += bad
-            return loss(step, number, micro, batch) * (float("inf") if bad else 1.0)
+            return loss(step, at, batch, **options) * (float("inf") if bad else 1.0)
 
         def poisoned_gradients(step: TrainStep) -> torch.Tensor | None:
             if what == "gradients" and self.steps == at_step - 1 and step.lr_factor > above:
@@ -63,7 +64,8 @@ def test_the_step_and_its_images_are_recorded(
     with pytest.raises(RunFailed, match=rf"became {value} at step 7 .*after a batch with .* and 13 more images"):
         train(short_config(shapes), tmp_path)
     run = RunDir.open(only_run(tmp_path))
-    (event,) = events_of(run, DivergenceEvent)
+    repeated, event = events_of(run, DivergenceEvent)
+    assert (repeated.step, repeated.resumed_from, repeated.lr_factor) == (7, 4, 1.0)
     assert (event.step, event.quantity, event.value, event.ranks, event.resumed_from) == (7, what, value, (0,), None)
     (samples,) = event.samples
     assert len(set(samples)) == 16
@@ -106,7 +108,7 @@ def test_a_rollback_goes_on_from_the_last_checkpoint_with_a_lower_rate(
     assert outcome.summary.rollbacks == 1
     steps = events_of(outcome.run, StepEvent)
     assert [event.step for event in steps] == list(range(1, 13))
-    (event,) = events_of(outcome.run, DivergenceEvent)
+    _, event = events_of(outcome.run, DivergenceEvent)
     assert (event.step, event.resumed_from, event.lr_factor) == (7, 4, 0.5)
     assert steps[4].lr < 0.6 * steps[3].lr
     (warning,) = [e for e in events_of(outcome.run, WarningEvent) if "Went back" in e.message]
@@ -121,15 +123,50 @@ def test_before_the_first_checkpoint_it_goes_back_to_the_beginning(
 ) -> None:
     Poison(monkeypatch, at_step=2, what="loss", above=0.3)
     outcome = train(short_config(shapes, on_divergence="rollback"), tmp_path)
-    assert [event.resumed_from for event in events_of(outcome.run, DivergenceEvent)] == [0, 0]
+    assert [event.resumed_from for event in events_of(outcome.run, DivergenceEvent)] == [0, 0, 0]
     assert outcome.summary.rollbacks == 2
+
+
+def flip_once(monkeypatch: pytest.MonkeyPatch, *, before_step: int) -> None:
+    """One weight becomes what a flip of its highest bit of exponent makes of it, once."""
+    call, done = TrainStep.__call__, list[int]()
+
+    def flipped(step: TrainStep, number: int, batches: Any) -> Any:
+        if number + 1 == before_step and not done:
+            done.append(number)
+            with torch.no_grad():
+                weights = next(step.model.parameters()).view(torch.int32)
+                weights[0, 0, 0, 0] ^= 1 << 30
+        return call(step, number, batches)
+
+    monkeypatch.setattr(TrainStep, "__call__", flipped)
+
+
+def test_a_flipped_bit_is_blamed_on_the_machine_and_leaves_no_trace_in_the_weights(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = short_config(shapes)
+    undisturbed = train(config, tmp_path / "undisturbed").run
+    flip_once(monkeypatch, before_step=7)
+    outcome = train(config, tmp_path / "flipped")
+    assert outcome.status == "finished"
+    assert outcome.summary.rollbacks is None
+    (event,) = events_of(outcome.run, DivergenceEvent)
+    assert (event.step, event.resumed_from, event.lr_factor) == (7, 4, 1.0)
+    warnings = [e.message for e in events_of(outcome.run, WarningEvent) if "the machine computed" in e.message]
+    assert len(warnings) == 1
+    for name in ("model", "optimizer", "ema"):
+        files = [r.path / f"checkpoints/step-00000012/{name}.safetensors" for r in (undisturbed, outcome.run)]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    losses = [[e.loss for e in events_of(run, StepEvent)] for run in (undisturbed, outcome.run)]
+    assert losses[0] == losses[1]
 
 
 def test_rollbacks_are_bounded(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     poison = Poison(monkeypatch, at_step=7, what="loss")
     with pytest.raises(RunFailed, match=r"It went back 2 times before\. The last good checkpoint"):
         train(short_config(shapes, on_divergence="rollback", max_rollbacks=2), tmp_path)
-    assert poison.hits == 3
+    assert poison.hits == 4
 
 
 def test_killed_after_a_rollback_it_resumes_with_the_lower_rate_bit_for_bit(
@@ -175,6 +212,6 @@ def test_an_evaluation_that_is_not_finite_goes_back_to_before_it(
     config = tiny_config(shapes)
     config = replace(config, checkpoint=Checkpoint(every_epochs=0.5), limits=Limits(on_divergence="rollback"))
     outcome = train(config, tmp_path)
-    (event,) = events_of(outcome.run, DivergenceEvent)
-    assert (event.step, event.quantity, event.resumed_from) == (10, "evaluation loss", 5)
+    events = events_of(outcome.run, DivergenceEvent)
+    assert [(event.step, event.quantity, event.resumed_from) for event in events] == [(10, "evaluation loss", 5)] * 2
     assert [e.step for e in events_of(outcome.run, EvalEvent)] == [10, 20]

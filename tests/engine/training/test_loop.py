@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from tests.conftest import only_run
+from tests.engine.inference.loading import load_trained
 from tests.queueing_device import QueueingCpu, VirtualClock, WindowsCpu
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier.config import Checkpoint, Eval, Limits, Model, Schedule, override
 from vernier.data.loading.loader import Loader
 from vernier.devices.cpu import Cpu
-from vernier.engine.inference.trained import load_trained
-from vernier.engine.training.checkpoints.resume import choose_resume_point, find_resume_point
+from vernier.engine.training.checkpoints.resume import _find_resume_point, choose_resume_point
 from vernier.engine.training.loss_scaling import LossScaler
 from vernier.engine.training.session import train
 from vernier.engine.training.window import StepWindow
@@ -138,7 +138,7 @@ def test_patience_survives_a_kill_and_does_not_count_while_the_head_trains(shape
     config = override(config, "limits.log_every_steps", 1)
     cut = train(config, tmp_path / "cut", observers=[StopsAfter(35)])
     assert (cut.status, cut.summary.stopped_early) == ("stopped", None)
-    resumed = train(config, tmp_path / "cut", find_resume_point(cut.run, config, lambda _: None))
+    resumed = train(config, tmp_path / "cut", _find_resume_point(cut.run, config, lambda _: None))
     assert (resumed.summary.step, resumed.summary.stopped_early) == (40, True)
 
 
@@ -362,7 +362,7 @@ def test_damaged_checkpoints_are_no_reason_to_remove_sound_ones(shapes: Path, tm
     run = run_training(replace(config, checkpoint=policy, limits=Limits(max_steps=16)), tmp_path).run
     for step in (12, 16):
         (run.path / f"checkpoints/step-{step:08d}/model.safetensors").write_bytes(b"damaged")
-    point = find_resume_point(run, config, lambda _: None)
+    point = _find_resume_point(run, config, lambda _: None)
     train(replace(config, checkpoint=replace(policy, keep_last=2), limits=Limits(max_steps=10)), tmp_path, point)
     assert [c.step for c in run.checkpoints.committed()] == [8, 10, 12, 16]
     newest = run.checkpoints.newest()

@@ -15,11 +15,11 @@ from vernier.config import Config, Derived, Limits, Machine, Recipe, Schedule, d
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
 from vernier.devices.cpu import Cpu
-from vernier.engine.processes.gradients import Exchange
+from vernier.engine.processes.gradients import GradientReduction
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.engine.training.checkpoints.resume import find_resume_point
-from vernier.engine.training.head_phase import HeadPhase
+from vernier.engine.training.checkpoints.resume import _find_resume_point
+from vernier.engine.training.head_warmup import HeadWarmup
 from vernier.engine.training.loss_scaling import LossScaler
 from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
@@ -56,7 +56,7 @@ def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived
         derived=derived,
         task=task_of(recipe),
         model=model,
-        head_phase=HeadPhase(model, 0, lambda: Exchange(model)),
+        head_warmup=HeadWarmup(model, 0, lambda: GradientReduction(model)),
         optimizer=optimizer,
         average=None,
         device=Cpu(),
@@ -127,7 +127,7 @@ def test_a_half_precision_run_resumes_with_its_scale(shapes: Path, tmp_path: Pat
     config = replace(config, machine=replace(_half(scale=2.0**34, growth=3), eval_batch=50))
     whole = train(config, tmp_path / "whole")
     part = train(replace(config, limits=Limits(max_steps=4)), tmp_path / "part")
-    point = find_resume_point(part.run, config, lambda text: None)
+    point = _find_resume_point(part.run, config, lambda text: None)
     rest = train(config, tmp_path / "part", point)
     assert whole.summary.skipped_steps == rest.summary.skipped_steps > 0
 

@@ -12,7 +12,7 @@ from vernier.measure.profiles import StepRange
 
 def test_without_a_package_that_profiles_the_reason_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(plugins, "_loaded", lambda group: ({}, ["mine.profiler:P (no such module)"]))
-    with pytest.raises(ConfigError, match=r"no package offers a profiler.*mine\.profiler:P"):
+    with pytest.raises(ConfigError, match=r"no installed package offers it.*mine\.profiler:P"):
         open_profiler(StepRange(1, 2), tmp_path, lambda: None, 0)
 
 

@@ -1,6 +1,7 @@
 """A whole run in this process, on real JPEGs: its files and events, and how it ends."""
 
 import errno
+import json
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from tests.conftest import only_run
+from tests.engine.inference.loading import load_trained
 from tests.full_disk import largest_file
 from tests.lab.telemetry.nvidia_host import NvmlLibrary, install_cuda, install_nvml, uuid_of, watts_of
 from tests.tiny_training import events_of, run_training, tiny_config
@@ -20,11 +22,11 @@ from vernier.config import Augment, Ema, Eval, Limits, Loss, Model, Schedule, op
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import resolve
 from vernier.devices.cpu import Cpu
-from vernier.engine.inference.trained import load_trained
 from vernier.engine.processes.launch import Topology
-from vernier.engine.processes.world import World, process_info
+from vernier.engine.processes.world import World
 from vernier.engine.training import session
-from vernier.engine.training.checkpoints.resume import ResumePoint, find_resume_point
+from vernier.engine.training.checkpoints.contents import read_state
+from vernier.engine.training.checkpoints.resume import ResumePoint, _find_resume_point
 from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
 from vernier.errors import ConfigError, RunFailed
@@ -34,6 +36,7 @@ from vernier.records.codec import encode
 from vernier.records.events import EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.signals import StopRequested
 from vernier.store import RunDir, durable
+from vernier.store.durable import sha256_of_file
 
 
 def test_a_run_leaves_its_directory_with_every_file_and_event(shapes: Path, tmp_path: Path) -> None:
@@ -73,7 +76,7 @@ def test_a_filled_last_batch_is_one_more_step_per_epoch_and_resumes_within_it(sh
     assert sum(e.samples for e in steps) == 2 * 4 * 48
     assert [e.epoch for e in events_of(whole.run, EpochEvent)] == [1, 2]
     cut = run_training(override(config, "limits.max_steps", 3), tmp_path / "cut")
-    resumed = train(config, tmp_path / "cut", resume=find_resume_point(cut.run, config, print))
+    resumed = train(config, tmp_path / "cut", resume=_find_resume_point(cut.run, config, print))
     assert resumed.summary.step == 8
     first, second = (load_trained(outcome.run.path).model.state_dict() for outcome in (whole, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -147,7 +150,7 @@ def test_a_run_cut_in_the_middle_of_an_epoch_trains_the_rest_of_it_when_resumed(
     run = run_training(replace(config, limits=Limits(max_steps=4)), tmp_path).run
     assert run.checkpoints.committed()[-1].step == 4
     longer = replace(config, limits=Limits(max_steps=12))
-    train(longer, tmp_path, find_resume_point(run, longer, print))
+    train(longer, tmp_path, _find_resume_point(run, longer, print))
     assert [event.resumed_from for event in events_of(run, StartEvent)] == [None, 4]
     assert sum(len(event.step_s) for event in events_of(run, StepEvent)) == 12
 
@@ -158,7 +161,59 @@ def test_a_run_is_not_resumed_on_changed_data(tmp_path: Path) -> None:
     run = run_training(config, tmp_path / "runs").run
     next((data / "train").rglob("*.jpg")).unlink()
     with pytest.raises(ConfigError, match=r"data has changed since .* cannot be resumed exactly"):
-        train(config, tmp_path / "runs", find_resume_point(run, config, print))
+        train(config, tmp_path / "runs", _find_resume_point(run, config, print))
+
+
+def test_other_threads_and_versions_are_named_when_a_run_resumes(tmp_path: Path) -> None:
+    data = make_shapes(tmp_path / "shapes", ShapesSpec(train=40, val=20, size_px=32))
+    config = override(replace(tiny_config(data), limits=Limits(max_steps=1)), "machine.threads", 1)
+    run = run_training(config, tmp_path / "runs").run
+    same = replace(config, limits=Limits(max_steps=2))
+    train(same, tmp_path / "runs", _find_resume_point(run, same, print))
+    assert not [event for event in events_of(run, WarningEvent) if "rounded differently" in event.message]
+    environment = run.read_environment()
+    run.write_environment({**environment, "versions": {**environment["versions"], "torch": "2.0"}})
+    other = override(replace(config, limits=Limits(max_steps=3)), "machine.threads", 2)
+    train(other, tmp_path / "runs", _find_resume_point(run, other, print))
+    (warning,) = (event for event in events_of(run, WarningEvent) if "rounded differently" in event.message)
+    assert "torch was 2.0" in warning.message
+    assert "threads was 1, is 2" in warning.message
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_run_is_not_resumed_on_changed_images_unless_told(tmp_path: Path, split: str) -> None:
+    data = make_shapes(tmp_path / "shapes", ShapesSpec(train=40, val=20, size_px=32))
+    config = replace(tiny_config(data), limits=Limits(max_steps=1))
+    run = run_training(config, tmp_path / "runs").run
+    one, another = sorted((data / split).rglob("*.jpg"))[:2]
+    one.write_bytes(another.read_bytes())
+    longer = replace(config, limits=Limits(max_steps=2))
+    with pytest.raises(ConfigError, match=f"The {split} images of .* have changed since the checkpoint") as error:
+        train(longer, tmp_path / "runs", _find_resume_point(run, longer, print))
+    assert error.value.works == [("resume", "never"), ("limits.changed_data", "accept")]
+    told = override(longer, "limits.changed_data", "accept")
+    train(told, tmp_path / "runs", _find_resume_point(run, told, print))
+    messages = [event.message for event in events_of(run, WarningEvent)]
+    assert sum("have changed since the checkpoint" in message for message in messages) == 1
+    again = replace(config, limits=Limits(max_steps=3))  # the checkpoint now records the changed images
+    train(again, tmp_path / "runs", _find_resume_point(run, again, print))
+
+
+def test_a_run_of_an_earlier_version_which_recorded_no_content_is_resumed(tmp_path: Path) -> None:
+    data = make_shapes(tmp_path / "shapes", ShapesSpec(train=40, val=20, size_px=32))
+    config = replace(tiny_config(data), limits=Limits(max_steps=1))
+    run = run_training(config, tmp_path / "runs").run
+    (checkpoint,) = run.checkpoints.committed()
+    state = json.loads((checkpoint.path / "state.json").read_text())
+    assert set(state["progress"].pop("data")) == {"train", "val"}
+    (checkpoint.path / "state.json").write_text(json.dumps(state))
+    entry = {"bytes": len(json.dumps(state)), "sha256": sha256_of_file(checkpoint.path / "state.json")}
+    manifest = json.loads((checkpoint.path / "manifest.json").read_text())
+    manifest["files"]["state.json"] = entry
+    (checkpoint.path / "manifest.json").write_text(json.dumps(manifest))
+    longer = replace(config, limits=Limits(max_steps=2))
+    assert train(longer, tmp_path / "runs", _find_resume_point(run, longer, print)).status == "finished"
+    assert read_state(run.checkpoints.committed()[-1]).progress.data
 
 
 def test_the_sensors_of_a_run_are_those_of_its_processes_on_this_host(
@@ -169,7 +224,7 @@ def test_the_sensors_of_a_run_are_those_of_its_processes_on_this_host(
     install_nvml(NvmlLibrary(), monkeypatch.setattr)
     install_cuda(monkeypatch.setattr)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
-    mine = process_info(World(Topology()), resolve("cuda"), 1)
+    mine = World(Topology()).process_info(resolve("cuda"), 1)
     neighbour = replace(mine, rank=1, uuid=uuid_of(6))
     elsewhere = replace(mine, rank=2, host="another", uuid=uuid_of(1))
     monkeypatch.setattr(session, "_all_processes", lambda job: [mine, neighbour, elsewhere])
@@ -194,7 +249,7 @@ from vernier.optim.kinds.muon import Muon
 from vernier.optim.kinds.sgd import Sgd
 from vernier.engine.inference.evaluate import evaluate_trained
 from vernier.engine.inference.predict import predict
-from vernier.engine.inference.trained import load_trained
+from tests.engine.inference.loading import load_trained
 
 new = rgpu.tensor.RemoteTensor.__new__
 
@@ -357,7 +412,7 @@ def test_a_stop_before_the_first_step_of_a_resumed_run_leaves_its_status(
         run.write_status("failed", reason="the loss is nan", diverged=True)
     before = run.recorded_status()
     with pytest.raises(StopRequested):
-        train(config, tmp_path, find_resume_point(run, config, print), observers=[_StoppedTracker()])
+        train(config, tmp_path, _find_resume_point(run, config, print), observers=[_StoppedTracker()])
     assert run.recorded_status() == before
     assert before.diverged if status == "failed" else before.summary
 
@@ -381,7 +436,7 @@ def test_a_last_file_that_cannot_be_written_is_named_and_the_run_is_completed_la
         train(config, tmp_path, observers=[full])
     run = RunDir.open(only_run(tmp_path))
     assert run.status().status == "crashed"
-    point = find_resume_point(run, config, lambda _: None)
+    point = _find_resume_point(run, config, lambda _: None)
     assert train(config, tmp_path, point).status == "finished"
     assert run.status().status == "finished"
     assert sum(len(e.step_s) for e in events_of(run, StepEvent)) == 20
@@ -393,7 +448,7 @@ def test_logs_that_cannot_be_written_do_not_end_a_run(shapes: Path, tmp_path: Pa
     for name in ("events.jsonl", "telemetry.jsonl"):
         (first.run.path / name).unlink()
         (first.run.path / name).symlink_to(tmp_path / "no such folder" / name)
-    point = find_resume_point(first.run, config, lambda _: None)
+    point = _find_resume_point(first.run, config, lambda _: None)
     outcome = train(config, tmp_path, point)
     assert (outcome.status, outcome.summary.step) == ("finished", 20)
 
@@ -411,7 +466,7 @@ def test_a_time_limit_stops_with_a_checkpoint_and_the_rest_is_bit_for_bit_the_sa
     assert outcome.status == "stopped"
     assert "stopped by limits.max_time = 1s: saved" in events_of(outcome.run, WarningEvent)[-1].message
     while outcome.status == "stopped":
-        outcome = train(limited, tmp_path, find_resume_point(outcome.run, limited, lambda _: None))
+        outcome = train(limited, tmp_path, _find_resume_point(outcome.run, limited, lambda _: None))
         steps.append(outcome.summary.step or 0)
     assert steps[:-1] == sorted({*steps[:-1]}), "every session gets on; the last one may only evaluate"
     files = [run.checkpoints.committed()[-1].path / "model.safetensors" for run in (whole.run, outcome.run)]
@@ -427,7 +482,7 @@ def test_every_optimizer_resumes_bit_for_bit(shapes: Path, tmp_path: Path, name:
     longer = override(config, "limits.max_steps", 6)
     whole = run_training(longer, tmp_path / "whole")
     cut = run_training(override(config, "limits.max_steps", 3), tmp_path / "cut")
-    resumed = train(longer, tmp_path, find_resume_point(cut.run, longer, lambda _: None))
+    resumed = train(longer, tmp_path, _find_resume_point(cut.run, longer, lambda _: None))
     for file in ("model", "optimizer", "ema"):
         paths = [run.checkpoints.committed()[-1].path / f"{file}.safetensors" for run in (whole.run, resumed.run)]
         assert paths[0].read_bytes() == paths[1].read_bytes(), file
@@ -467,7 +522,7 @@ def test_what_models_have_of_their_own_resumes_bit_for_bit(
     whole = run_training(override(config, "limits.max_steps", 12), tmp_path / "whole")
     cut = run_training(override(config, "limits.max_steps", 7), tmp_path / "cut")
     longer = override(config, "limits.max_steps", 12)
-    resumed = train(longer, tmp_path, find_resume_point(cut.run, longer, lambda _: None))
+    resumed = train(longer, tmp_path, _find_resume_point(cut.run, longer, lambda _: None))
     files = [run.checkpoints.committed()[-1].path / "model.safetensors" for run in (whole.run, resumed.run)]
     assert files[0].read_bytes() == files[1].read_bytes()
     (start,) = events_of(whole.run, StartEvent)

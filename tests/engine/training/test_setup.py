@@ -13,7 +13,7 @@ from vernier import recipes
 from vernier.config import Augment, Config, Data, Ema, Eval, Model, Schedule
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.engine.training import setup
-from vernier.engine.training.setup import Job, first_images, prepare
+from vernier.engine.training.setup import Job, prepare
 from vernier.errors import ConfigError, TooLittleMemory
 from vernier.records.events import StartEvent
 
@@ -89,7 +89,7 @@ def test_frozen_layers_do_not_learn_and_are_noted(prepared: Callable[..., Job]) 
 
 def test_the_first_images_are_those_of_the_first_batch(prepared: Callable[..., Job]) -> None:
     job = prepared()
-    first = first_images(job)
+    first = job.first_images()
     (batch,) = job.loader.batches([(0, job.order.indices(0, 0, 0))])
     assert first.images.shape == (16, 32, 32, 3)
     assert torch.equal(torch.from_numpy(first.images), batch.images.permute(0, 2, 3, 1))
@@ -102,7 +102,7 @@ def test_the_first_images_of_a_detector_show_their_boxes_as_augmented(tmp_path: 
     boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=16, val=8, size_px=64, seed=5))
     small = replace(recipe.data, source=str(boxes), image_px=64, eval_px=64, eval_short_side_px=64)
     job = prepare(Config(recipe=replace(recipe, data=small, global_batch=8)))
-    shown = torch.from_numpy(first_images(job).images)
+    shown = torch.from_numpy(job.first_images().images)
     (batch,) = job.loader.batches([(0, job.order.indices(0, 0, 0))])
     plain = batch.images.permute(0, 2, 3, 1)
     changed = (shown != plain).any(dim=3)
@@ -122,17 +122,17 @@ from pathlib import Path
 from tests.device_reader import DeviceTrainReader
 from tests.tiny_training import tiny_config
 from vernier.config import override
-from vernier.data.loading import backends
-from vernier.engine.training.setup import first_images, prepare
+from vernier.tasks import classification
+from vernier.engine.training.setup import prepare
 from vernier_rgpu import Rgpu
 
 DeviceTrainReader.torch_device = Rgpu().torch_device(0)
 results = []
 for device in ("cpu", "rgpu"):
     if device == "rgpu":
-        backends.TrainReader = DeviceTrainReader
+        classification.TrainReader = DeviceTrainReader
     job = prepare(override(tiny_config(Path(sys.argv[1])), "machine.device", device))
-    images = first_images(job).images
+    images = job.first_images().images
     loss, _ = job.step(0, job.loader.batches(job.requests(0, 1)))
     results.append([images.shape, images.tolist(), float(loss)])
     job.close()

@@ -19,10 +19,10 @@ from vernier.config import Config, Machine, Recipe, Schedule, derive
 from vernier.data.loading.loader import Batch
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices.cpu import Cpu
-from vernier.engine.processes.gradients import Exchange
+from vernier.engine.processes.gradients import GradientReduction
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.engine.training.head_phase import HeadPhase
+from vernier.engine.training.head_warmup import HeadWarmup
 from vernier.engine.training.step import TrainStep
 from vernier.models import build
 from vernier.models.drop_path import DropPath, PathMasks
@@ -58,7 +58,7 @@ def step_of(
         derived=derived,
         task=task_of(recipe),
         model=model,
-        head_phase=HeadPhase(model, 0, lambda: Exchange(model)),
+        head_warmup=HeadWarmup(model, 0, lambda: GradientReduction(model)),
         optimizer=build_optimizer(model, replace(recipe, optim=replace(recipe.optim, weight_decay=0.0)), derived.lr),
         average=None,
         device=Cpu(),
@@ -103,12 +103,12 @@ def test_hits_are_counted_over_micro_batches_with_the_weights_of_the_step() -> N
         best = model(images).topk(5, dim=1).indices
     right = best == LABELS[:, None]
     step(0, batches)
-    assert step.hits.pop().tolist() == []  # off unless asked for
+    assert step.correct.pop().tolist() == []  # off unless asked for
     model, step, batches = step_of(2)
-    step.hits.enabled = True
+    step.correct.enabled = True
     step(0, batches)
-    assert step.hits.pop().tolist() == [int(right[:, 0].sum()), int(right.sum())]
-    assert step.hits.pop().tolist() == []
+    assert step.correct.pop().tolist() == [int(right[:, 0].sum()), int(right.sum())]
+    assert step.correct.pop().tolist() == []
 
 
 def test_the_data_wait_of_a_step_is_that_of_its_batches() -> None:

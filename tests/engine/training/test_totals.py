@@ -11,7 +11,7 @@ from tests.tiny_training import events_of, tiny_config
 from vernier.config import Augment, Config, Eval, Limits
 from vernier.engine.training.checkpoints.resume import ResumePoint
 from vernier.engine.training.session import train
-from vernier.engine.training.totals import EpochTotals, HitCounter, accuracy_of
+from vernier.engine.training.totals import CorrectCounter, EpochTotals
 from vernier.records.events import EpochEvent, StepEvent
 from vernier.store import RunDir
 
@@ -22,7 +22,7 @@ def window(step: int, **changes: float) -> StepEvent:
 
 
 def test_hits_are_summed_until_they_are_read() -> None:
-    counter = HitCounter(torch.device("cpu"), enabled=True)
+    counter = CorrectCounter(torch.device("cpu"), enabled=True)
     counter.add(torch.tensor([1.0, 2.0]))
     counter.add(torch.tensor([0.5, 2.0]))
     counter.add(None)
@@ -31,8 +31,8 @@ def test_hits_are_summed_until_they_are_read() -> None:
 
 
 def test_accuracy_is_in_percent_of_the_images_of_a_process() -> None:
-    assert accuracy_of([2.0, 8.0], 16.0) == (12.5, 50.0)
-    assert accuracy_of([], 16.0) is None
+    assert CorrectCounter.accuracy([2.0, 8.0], 16.0) == (12.5, 50.0)
+    assert CorrectCounter.accuracy([], 16.0) is None
 
 
 def test_an_epoch_sums_its_windows_and_begins_anew() -> None:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
-from vernier.protobuf import crc32c, mask_crc, read_varint, varint
+from vernier.compat.protobuf import crc32c, mask_crc, read_varint, varint
 
 from .raw import NUMBERS, damage_bytes
 from .text import damage_text
@@ -283,7 +283,7 @@ def damage_zip(random: Random, content: bytes) -> bytes | None:
         return None
     if not files:
         return None
-    number = next((i for i, (name, _) in enumerate(files) if name.endswith((".pkl", "about.json"))), 0)
+    number = next((i for i, (name, _) in enumerate(files) if name.endswith(".pkl")), 0)
     if random.random() < 0.4:
         number = random.randrange(len(files))
     name, data = files[number]
@@ -294,8 +294,6 @@ def damage_zip(random: Random, content: bytes) -> bytes | None:
         files[number] = (random.choice((f"{name}x", "../x", name.rpartition("/")[2], "a/data.pkl", "a/version")), data)
     elif change < 5 and name.endswith(".pkl"):
         files[number] = (name, damage_text(random, data, ()))
-    elif change < 8 and name.endswith(".json"):
-        files[number] = (name, damage_json(random, data) or b"")
     else:
         files[number] = (name, _part(random, data))
     out = io.BytesIO()
@@ -334,7 +332,6 @@ FORMATS: dict[str, Callable[[Random, bytes], bytes | None]] = {
     "safetensors": damage_safetensors,
     "index": damage_table,
     "pth": damage_zip,
-    "pt2": damage_zip,
     "onnx": damage_message,
     "mat": damage_matlab,
     "gz": damage_gzip,

@@ -31,7 +31,7 @@ def _examples() -> dict[str, Files]:
     built_in = {
         name: {"recipe.toml": to_toml(recipes.get(name)).encode()}
         for name in ("shapes-quick", "nvidia-resnet50-90e", "shapes-detect")
-        if name in recipes.BUILT_IN
+        if name in recipes.names()
     }
     return {
         **built_in,

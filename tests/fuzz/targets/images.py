@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from vernier.compat.preparing.restarts import add_restart_markers
 from vernier.data.decoding.decode import (
     BadImage,
     Croppable,
@@ -19,7 +20,6 @@ from vernier.data.decoding.decode import (
     read_size,
 )
 from vernier.data.decoding.jpeg_slicing import NotSliceable, find_segments
-from vernier.data.decoding.restarts import add_restart_markers
 from vernier.kernels.jpeg import CompiledDecoder
 from vernier.kernels.library import PATH
 from vernier.kernels.restarts import CompiledRestarts

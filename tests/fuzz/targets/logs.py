@@ -7,44 +7,18 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.compat.logs.test_console import ARGUMENTS, METERS
-from tests.lab.logs.test_smi import GAUDI, NVIDIA
 from tests.report.nvprof_trace import NVPROF
+from vernier.lab.logs.reading import open_side, open_to_convert
+from vernier.lab.logs.writing import convert_all
+from vernier.lab.page.logs import times_to_train
 from vernier.lab.report.compare import compare_runs, comparison_lines
-from vernier.report.logs.reading import open_side, open_to_convert
-from vernier.report.logs.writing import convert_all
 from vernier.report.page.build import build
 from vernier.report.page.collect import collect
-from vernier.report.page.logs import times_to_train
 from vernier.report.page.subjects import Subject
 
 from .base import Files, Target, attempt
 
 FORMS = ("raport", "dllogger", "mllog", "study")
-
-
-def _console() -> dict[str, str]:
-    """What training scripts print."""
-    steps = "\n".join(f"Epoch: [0]  [{i:4d}/5004]  eta: 1:00:00  {METERS.format(320.0, 1.5, 0.2)}" for i in range(8))
-    ssd = "\n".join(f"INFO:tensorflow:Step {i} : loss = {9 - i / 10} , time = 500.0 ms" for i in range(1, 9))
-    estimator = "\n".join(f"INFO:tensorflow:loss = {8 - i / 10}, step = {100 * i} (12.5 sec)" for i in range(1, 8))
-    keras = "\n".join(
-        f"TimeHistory: 10.0 seconds, 512.0 examples/second between steps {20 * i} and {20 * i + 20}" for i in range(6)
-    )
-    benchmark = "\n".join(
-        f"I0717 BenchmarkMetric: {{'global step':{20 * i}, 'time_taken': 10.0,'examples_per_second': 512.0}}"
-        for i in range(1, 7)
-    )
-    coco = " Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.230"
-    saved = "INFO:tensorflow:Saving dict for global step 700: accuracy = 0.79, accuracy_top_5 = 0.94, loss = 1.0"
-    ended = "INFO:tensorflow:Epoch 1 finished. Duration: 0:00:14 -> IPS: 94.1"
-    return {
-        "torchvision": f"Loading data\n{ARGUMENTS.format(8)}\n{steps}\n * Acc@1 75.850 Acc@5 92.880\n",
-        "ssd": f"python3 ssd.py --batch_size 32\n{ssd}\n{ended}\n{coco}\n",
-        "estimator": f"python3 imagenet_main.py --batch_size 128\n{estimator}\n{saved}\n",
-        "keras": f"{keras}\n{benchmark}\n",
-        "mpirun": "\n".join(f"[1,{rank}]<stderr>:{line}" for line in ssd.splitlines() for rank in range(2)),
-    }
 
 
 def _nvidia() -> dict[str, str]:
@@ -118,38 +92,19 @@ def _mlperf() -> dict[str, str]:
         *epochs,
         line(9999, "run_stop", status="success"),
     ]
-    older = (
-        ':::MLL 1560881700.000 run_start: {"value": null, "metadata": {}}\n'
-        ':::MLL 1560881701.000 train_samples: {"value": 1000, "metadata": {}}\n'
-        ':::MLL 1560881710.000 epoch_start: {"value": null, "metadata": {"epoch_num": 1}}\n'
-        ':::MLL 1560881720.000 epoch_stop: {"value": null, "metadata": {"epoch_num": 1}}\n'
-        ':::MLL 1560881720.000 epoch_start: {"value": null, "metadata": {"epoch_num": 2}}\n'
-        ':::MLL 1560881730.000 epoch_stop: {"value": null, "metadata": {"epoch_num": 2}}\n'
-        ':::MLL 1560881731.000 eval_accuracy: {"value": 0.7, "metadata": {"epoch_num": 2}}\n'
-        ':::MLL 1560881732.000 run_stop: {"value": null, "metadata": {"status": "success"}}\n'
-    )
-    oldest = (
-        ":::MLPv0.5.0 resnet 1541635700.000000000 (train.py:120) preproc_num_train_examples: 1000\n"
-        ":::MLPv0.5.0 resnet 1541635705.000000000 (train.py:120) run_start\n"
-        ":::MLPv0.5.0 resnet 1541635710.000000000 (train.py:120) train_epoch: 0\n"
-        ":::MLPv0.5.0 resnet 1541635730.000000000 (train.py:120) train_epoch: 1\n"
-        ":::MLPv0.5.0 resnet 1541635740.000000000 (train.py:120) eval_start: 1\n"
-        ':::MLPv0.5.0 resnet 1541635752.000000000 (train.py:120) eval_accuracy: {"epoch": 1, "value": 0.7}\n'
-        ':::MLPv0.5.0 resnet 1541635755.000000000 (train.py:120) run_stop: {"success": true}\n'
-    )
-    return {"mllog": "\n".join(now), "mll": older, "mlp": oldest}
+    return {"mllog": "\n".join(now)}
 
 
 def tables() -> dict[str, str]:
     """Files without step times of a run, which only a study reads."""
     durations = "\n".join(f"Iteration Duration {i} {d} : 0.5{i}" for i in range(4) for d in range(2))
-    return {"nvprof": NVPROF, "nvidia-smi": NVIDIA, "hl-smi": GAUDI, "iterations": durations}
+    return {"nvprof": NVPROF, "iterations": durations}
 
 
 def logs() -> dict[str, Files]:
     """One file per form, with the ending that people give it."""
     jsonl = ("dllogger-json", "mllog")
-    texts = {**_console(), **_nvidia(), **_mlperf(), **tables()}
+    texts = {**_nvidia(), **_mlperf(), **tables()}
     endings = {name: "jsonl" if name in jsonl else "json" if name == "raport" else "log" for name in texts}
     return {name: {f"log.{endings[name]}": text.encode()} for name, text in texts.items()}
 
@@ -171,8 +126,8 @@ def _report(path: Path) -> None:
 
 
 def render(subjects: list[Subject]) -> None:
-    """All that a page says about the subjects, as the live view sends it: without style and scripts."""
-    text = json.dumps(build(subjects).update(), ensure_ascii=False)
+    """The page about the subjects."""
+    text = build(subjects).html()
     assert "could not be made" not in text
     text.encode("utf-8")
 

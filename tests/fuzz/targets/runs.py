@@ -4,18 +4,19 @@ import hashlib
 import json
 from pathlib import Path
 
+from tests.engine.inference.loading import load_trained
 from tests.lab.logs.test_as_study import run_of_two
 from tests.report.bench_results import bench_run
 from tests.report.run_dirs import step_times, write_run
 from vernier.config.parsing import config_from_tree
 from vernier.engine.inference.export import describe_model
-from vernier.engine.inference.trained import checkpoint_steps, load_trained
-from vernier.engine.training.checkpoints.contents import config_of, read_state
+from vernier.engine.inference.trained import checkpoint_steps
+from vernier.engine.training.checkpoints.contents import read_state
+from vernier.lab.logs.reading import open_logs
 from vernier.lab.planning.workload import speed_of
-from vernier.report.logs.reading import open_logs
 from vernier.report.model_card import write_card
 from vernier.store import RunDir
-from vernier.store.checkpoints import open_checkpoint
+from vernier.store.checkpoints import CheckpointDir
 
 from .base import Files, Target, attempt
 from .files import golden_run, written
@@ -86,7 +87,7 @@ def _read_checkpoint(folder: Path) -> None:
             _make_right(manifest)
     attempt(lambda: checkpoint_steps(folder))
     for path in folder.glob("checkpoints/step-*"):
-        attempt(lambda path=path: config_of(read_state(open_checkpoint(path))))  # type: ignore[misc]
+        attempt(lambda path=path: config_from_tree(read_state(CheckpointDir.open(path)).config))  # type: ignore[misc]
     trained = load_trained(folder)
     exported = folder.with_name("exported.safetensors")
     exported.touch()

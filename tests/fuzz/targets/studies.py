@@ -76,6 +76,6 @@ def _read_study(folder: Path) -> None:
 
 
 TARGETS = (
-    Target("tables", _tables, _read_table, text=True, refused=4),
+    Target("tables", _tables, _read_table, text=True),
     Target("study", _study_examples, _read_study, spared=("study/study/",), text=True),
 )

@@ -1,9 +1,8 @@
-"""Weights of others: safetensors, torch files, TensorFlow checkpoints, and what ONNX and torch.export files say."""
+"""Weights of others: safetensors, torch files, TensorFlow checkpoints, and what ONNX files say."""
 
 import functools
 import io
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +10,17 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
+from tests.engine.inference.loading import load_trained
 from tests.models.small_networks import tiny
 from tests.models.tf_files import resnet_variables, write_checkpoint
 from tests.models.their_checkpoints import write_nvidia_fp32
+from vernier.compat.protobuf import length_delimited, varint
 from vernier.compat.training_checkpoints import read_training
 from vernier.engine.inference.export import describe_model
 from vernier.engine.inference.model_file import read_description, to_metadata
-from vernier.engine.inference.trained import ModelChoice, config_of_file, load_model, load_trained
+from vernier.engine.inference.trained import ModelChoice, config_of_file, load_model
 from vernier.engine.starting_weights import weights_file
 from vernier.models import weights
-from vernier.protobuf import length_delimited, varint
 
 from .base import Files, Target, attempt
 from .files import GOLDEN, written
@@ -107,16 +107,12 @@ def _read_tensorflow(folder: Path) -> None:
 
 
 def _network_files() -> dict[str, Files]:
-    """What Vernier itself reads of ONNX and torch.export files; their networks are up to their runtimes."""
+    """What Vernier itself reads of an ONNX file; its network is up to its runtime."""
     pairs = [length_delimited(1, k.encode()) + length_delimited(2, v.encode()) for k, v in _described()[1].items()]
     onnx = (
         varint(1 << 3) + varint(8) + length_delimited(2, b"pytorch") + b"".join(length_delimited(14, p) for p in pairs)
     )
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("model/models/model.json", "{}")
-        archive.writestr("model/extra/about.json", json.dumps(_described()[1]))
-    return {"onnx": {"model.onnx": onnx}, "torch-export": {"model.pt2": out.getvalue()}}
+    return {"onnx": {"model.onnx": onnx}}
 
 
 def _read_network_file(folder: Path) -> None:

@@ -81,20 +81,20 @@ def test_the_old_name_warns_and_works(fleet: Path) -> None:
         assert v.study(fleet, columns=COLUMNS).slow == ("gpu03",)
 
 
-def test_columns_units_and_copies_as_the_reader_gets_them(tmp_path: Path) -> None:
+def test_columns_and_units_as_the_reader_gets_them(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    path.write_text('gpu,"time, us",watts\na,1,2000\na,1,2000\nb,2,3000\n')
+    path.write_text('gpu,"time, us",watts\na,1,2000\nb,2,3000\n')
     columns = {"step_time": "time, us", "device": "gpu", "power": "watts"}
-    study = v.study_analyze(path, columns=columns, units={"step_time": "us", "power": "mW"}, drop_duplicates=True)
+    study = v.study_analyze(path, columns=columns, units={"step_time": "us", "power": "mW"})
     assert [(d.device, d.median) for d in study.devices] == [("b", 2), ("a", 1)]
     assert (study.analysis.unit, study.analysis.runs) == ("us", 2)
 
 
 def test_notes_are_in_the_words_of_python(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    path.write_text("uuid,step_time_ms\na,1\na,1\nb,2\n")
-    (note,) = (note for note in v.study_analyze(path).analysis.notes if "exact copies" in note)
-    assert "drop_duplicates=True drops them" in note
+    path.write_text("uuid,step_time_ms,temp\na,1,900\nb,2,50\n")
+    (note,) = (note for note in v.study_analyze(path).analysis.notes if "impossible value" in note)
+    assert "another unit? units=" in note
 
 
 def test_a_fleet_from_analysis_to_check(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import vernier as v
 from tests.refusals import names_given, what_works
 from vernier.config import read_machine_file
 from vernier.lab.api.tuning import prepare
+from vernier.lab.records.bench import TunedSetting
 from vernier.lab.requests.tuning import TuneInfer, TuneTrain
 from vernier.lab.tuning.search import Search
-from vernier.records.bench import TunedSetting
 
 
 @pytest.fixture
@@ -56,6 +56,50 @@ def test_an_interrupted_tuning_writes_nothing(tmp_path: Path, monkeypatch: pytes
         v.tune_train("resnet8-small", out=tmp_path / "machine.toml", quiet=True)
     assert interrupted.value.path is None
     assert not list(tmp_path.iterdir())
+
+
+def test_the_same_command_completes_an_interrupted_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def run(search: Search) -> None:
+        for name in ("convolution", "threads")[len(search.settings) :]:
+            if len(tried) == 1 and not search.settings[1:] and not continued:
+                raise SystemExit
+            tried.append(name)
+            search.settings.append(TunedSetting(name=name, before="2", chosen="2"))
+            search.spent_s += 60
+            search.keep()
+
+    continued: list[float] = []
+    monkeypatch.setattr(Search, "run", run)
+    command = {"out": tmp_path / "machine.toml", "quiet": True}
+    with pytest.raises(SystemExit):  # which nothing handles, like a kill
+        v.tune_train("resnet8-small", **command)
+    continued.append(1)
+    other = v.tune_train("resnet8-small", **command, batch=8, overwrite=True)
+    assert len(other.result.settings) == 2
+    assert tried == ["convolution", "convolution", "threads"], "another search continues nothing"
+    tried.clear()
+    continued.clear()
+    with pytest.raises(SystemExit):
+        v.tune_train("resnet8-small", **command, overwrite=True)
+    continued.append(1)
+    result = v.tune_train("resnet8-small", **command, overwrite=True).result
+    assert [setting.name for setting in result.settings] == tried == ["convolution", "threads"]
+    assert result.seconds >= 60, "with the time of the first session"
+    assert [path.name for path in tmp_path.iterdir()] == ["machine.toml"]
+
+
+def test_two_searches_for_one_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "machine.toml"
+
+    def run(search: Search) -> None:
+        with pytest.raises(v.ConfigError) as refused:
+            v.tune_infer("resnet8-small", out=out, quiet=True)
+        assert refused.value.given == {"out": str(out)}
+
+    monkeypatch.setattr(Search, "run", run)
+    assert v.tune_train("resnet8-small", out=out, quiet=True).path == out
 
 
 def test_what_is_given_is_not_tried(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from vernier.lab.bench import measuring as bench
 from vernier.lab.bench import progress
 from vernier.lab.bench.measuring import compute_figures, is_precise, is_steady, measure, warm_up
 from vernier.lab.bench.progress import PhaseWatch
-from vernier.records.bench import Plan
+from vernier.lab.records.bench import Plan
 
 
 class Clock:

@@ -11,14 +11,13 @@ from vernier.lab.bench.progress import (
     START_UP,
     WARM_UP,
     PhaseWatch,
-    Running,
     expected_process_s,
-    read_progress,
     remaining_s,
     total_spent_s,
 )
-from vernier.records.bench import ArmFailure, ArmProgress, ArmResult, Plan, Round
+from vernier.lab.records.bench import Failure, MeasuredResult, MeasuringProgress, Plan, Round
 from vernier.records.statistics import Estimate
+from vernier.store import read_record
 
 
 class Clock:
@@ -60,49 +59,42 @@ def test_compiling_is_no_warm_up(clock: Clock) -> None:
 
 def test_the_file_says_phase_step_and_rate_at_most_once_per_second(clock: Clock, tmp_path: Path) -> None:
     path = tmp_path / "progress"
-    assert read_progress(path) is None
     watch = PhaseWatch(path=path)
     watch.enter(MEASURING)
     clock.now += 0.5
     watch.show([0.1] * 5, images=4)
-    assert read_progress(path) == ArmProgress(phase=MEASURING)
+    assert read_record(MeasuringProgress, path) == MeasuringProgress(phase=MEASURING)
     clock.now += 0.6
     watch.show([0.1] * 11, images=4)
-    shown = read_progress(path)
-    assert shown is not None
+    shown = read_record(MeasuringProgress, path)
     assert (shown.phase, shown.steps) == (MEASURING, 11)
     assert isinstance(shown.rate, Estimate)
     assert shown.rate.value == pytest.approx(40)
-    path.write_text("{")
-    assert read_progress(path) is None
 
 
-def result(arm: str, process_s: float | None, number: int = 0) -> Round:
-    answer: ArmResult = ArmFailure(status="refused", why="no")
+def result(configuration: str, process_s: float | None, number: int = 0) -> Round:
+    answer: MeasuredResult = Failure(status="refused", why="no")
     if process_s is not None:
         answer = step_result([1.0, 1.0])
         object.__setattr__(answer, "process_s", process_s)
-    return Round(arm=arm, round=number, order=number, result=answer)
+    return Round(configuration=configuration, round=number, order=number, result=answer)
 
 
 def test_the_time_left_is_refined_with_every_process() -> None:
     plan = Plan(max_seconds=20, warmup_max_seconds=10, extra_max_seconds=18)
     each_s = expected_process_s(plan)
     assert 20 < each_s < 40
-    arms, none, start = ["a", "b"], Running(arm="", seconds=0.0), Running(arm="a", seconds=5.0)
-    assert remaining_s(arms, [], 2, plan, start) == pytest.approx(4 * each_s - 5)
-    assert remaining_s(arms, [result("a", 30)], 2, plan, none) == pytest.approx(3 * 30)
-    later = [result("a", 30), result("b", 50)]
-    assert remaining_s(arms, later, 2, plan, Running(arm="b", seconds=10.0)) == pytest.approx(70)
-    assert remaining_s(arms, [result("a", 30), result("b", None)], 2, plan, none) == pytest.approx(30)
+    assert remaining_s([], 4, plan, 5.0, MEASURING) == pytest.approx(4 * each_s - 5)
+    assert remaining_s([result("a", 30)], 4, plan, 0.0) == pytest.approx(3 * 30)
+    assert remaining_s([result("a", 30), result("b", 50)], 4, plan, 10.0, MEASURING) == pytest.approx(70)
+    assert remaining_s([result("a", 30), result("b", None)], 4, plan, 0.0) == pytest.approx(60)
 
 
 def test_a_process_that_is_late_moves_the_end() -> None:
     plan = Plan(max_seconds=20, warmup_max_seconds=10, extra_max_seconds=18)
-    warming_up = Running(arm="a", seconds=60.0, phase=WARM_UP)
-    assert remaining_s(["a"], [], 2, plan, warming_up) == pytest.approx(20 + 80)  # it has yet to measure, as the next
-    late = Running(arm="a", seconds=90.0, phase=MEASURING)
-    assert remaining_s(["a"], [result("a", 30)], 3, plan, late) == pytest.approx(30)
+    # It has yet to measure, and the next one will take as long.
+    assert remaining_s([], 2, plan, 60.0, WARM_UP) == pytest.approx(20 + 80)
+    assert remaining_s([result("a", 30)], 3, plan, 90.0, MEASURING) == pytest.approx(30)
 
 
 def test_what_no_process_accounts_for_is_other() -> None:
@@ -110,6 +102,4 @@ def test_what_no_process_accounts_for_is_other() -> None:
     object.__setattr__(one.result, "spent_s", {START_UP: 5.0, MEASURING: 20.0})
     spent_s = total_spent_s([one, result("b", None)], 30.0)
     assert spent_s == {"total": 30.0, MEASURING: 20.0, START_UP: 5.0, "other": 5.0}
-    old_version = total_spent_s([result("a", 30)], 30.0)
-    assert old_version[MEASURING] == 2.0
-    assert old_version[WARM_UP] == 11.0
+    assert total_spent_s([result("a", 30)], 30.0) == {"total": 30.0, "other": 30.0}  # of an older version

@@ -3,16 +3,16 @@ import pytest
 from tests.lab.bench.sample_rounds import rounds
 from vernier.lab.bench.rows import pool_rounds
 from vernier.lab.bench.table import describe_spent, format_rate, markdown, notes, result_notes, tables
-from vernier.records.bench import ArmComparison, ArmFailure, ArmLabels, BenchResult, Round, StepRow
+from vernier.lab.records.bench import BenchResult, ConfigurationLabels, Failure, Round, StepRow
 from vernier.records.statistics import Estimate
 from vernier.references import plain, references
 
 
 def test_a_note_that_holds_for_several_rows_is_written_once() -> None:
-    refused = ArmFailure(status="refused", why="no hardware")
-    every = [Round(arm=n, round=0, order=0, result=refused) for n in ("batch=1", "batch=2")]
+    refused = Failure(status="refused", why="no hardware")
+    every = [Round(configuration=n, round=0, order=0, result=refused) for n in ("batch=1", "batch=2")]
     every += rounds("batch=4", [1.0] * 40, [1.0] * 40)
-    rows = [pool_rounds(n, ArmLabels(batch=int(n[-1])), every) for n in ("batch=1", "batch=2", "batch=4")]
+    rows = [pool_rounds(n, ConfigurationLabels(batch=int(n[-1])), every) for n in ("batch=1", "batch=2", "batch=4")]
     lines = notes(rows)
     assert lines[0] == "batch=1, batch=2: refused: no hardware"
     assert notes(rows[:2])[0] == "all rows: refused: no hardware"
@@ -45,7 +45,7 @@ def test_where_the_time_went_is_one_line() -> None:
 
 def test_what_all_rows_share_comes_first() -> None:
     every = [*rounds("batch=1", [1.0] * 40, [1.1] * 40), *rounds("batch=2", [1.0] * 40, [1.1] * 40)]
-    rows = tuple(pool_rounds(f"batch={n}", ArmLabels(batch=n), every) for n in (1, 2))
+    rows = tuple(pool_rounds(f"batch={n}", ConfigurationLabels(batch=n), every) for n in (1, 2))
     lines = result_notes(BenchResult(rows=rows, facts=("batch 1: a remark",)))
     assert lines[:2] == ["all rows: precision fp32, mode eager, procs 1", "all rows: 95 % interval: 2 processes"]
     assert lines[-1] == "batch 1: a remark"
@@ -53,7 +53,7 @@ def test_what_all_rows_share_comes_first() -> None:
 
 def test_a_row_without_interval_says_how_much_longer_to_measure() -> None:
     times = [1.0 + 0.01 * (i * 7 % 5) for i in range(40)]
-    row = pool_rounds("batch=1", ArmLabels(batch=1), rounds("batch=1", times))
+    row = pool_rounds("batch=1", ConfigurationLabels(batch=1), rounds("batch=1", times))
     assert tables([row])[0][0]["img/s total"] == "9.8 [no interval]"
     (line,) = [line for line in notes([row]) if "interval" in line]
     assert line.startswith("batch=1: no 95 % interval: one process: 40 samples are too few")
@@ -62,35 +62,36 @@ def test_a_row_without_interval_says_how_much_longer_to_measure() -> None:
 
 
 def test_a_rate_that_is_not_known_has_no_interval_printed() -> None:
-    row = pool_rounds("batch=1", ArmLabels(batch=1), rounds("batch=1", [0.1] * 40, [1.0] * 40))
+    row = pool_rounds("batch=1", ConfigurationLabels(batch=1), rounds("batch=1", [0.1] * 40, [1.0] * 40))
     assert isinstance(row, StepRow)
     assert row.images_per_s_total.high is not None
     assert row.images_per_s_total.high > 1000 * row.images_per_s_total.value
-    assert tables([row])[0][0]["img/s total"] == "18.2 [could be off by 10 times]"
-    assert any(each.name == "repeats" for line in notes([row]) for each in references(line))
+    assert tables([row])[0][0]["img/s total"] == "18 (processes: 100, 10)"
+    assert format_rate(row.images_per_s_total) == "18.2 [could be off by 10 times]"
+    assert any("use a quieter machine" in line for line in notes([row]))
 
 
-def test_markdown_has_a_line_per_row_and_the_comparisons_below() -> None:
-    row = pool_rounds("batch=8", ArmLabels(batch=8), rounds("batch=8", [1.0] * 40, [1.002] * 40, [0.998] * 40))
-    comparison = ArmComparison(
-        arm="batch=8 side=here",
-        against="batch=8 side=v1",
-        ratio=1.02,
-        low=1.01,
-        high=1.03,
-        verdict="faster",
-        tolerance=0.01,
-        within_tolerance=False,
-        a_samples_per_s=1.0,
-        b_samples_per_s=1.02,
-        runs=(5, 5),
-        steps=(50, 50),
-        basis="5 rounds",
-        detectable=0.0123,
+def test_few_processes_that_differ_are_listed_with_the_repeats_that_would_help() -> None:
+    row = pool_rounds("batch=1", ConfigurationLabels(batch=1), rounds("batch=1", [1.0] * 40, [1.2] * 40))
+    assert tables([row])[0][0]["img/s total"] == "9.1 (processes: 10.0, 8.3)"
+    (advice,) = [line for line in notes([row], row_s=60.0) if "would give" in line]
+    assert plain(advice) == "batch=1: repeats=10 would give an interval of about +-10 %, in about 5:00"
+
+
+def test_a_machine_that_others_use_was_not_measured() -> None:
+    every = rounds("batch=1", [1.0] * 40, [1.01] * 40, others_cores=1.9)
+    row = pool_rounds("batch=1", ConfigurationLabels(batch=1), every)
+    cells = tables([row])[0][0]
+    assert cells["img/s total"] == "others used 1.9 of 2 cores"
+    assert cells["img/CPU s"] == "12.4"
+    assert any("is not a measurement of this machine: others used 1.9 of 2 cores" in line for line in notes([row]))
+
+
+def test_markdown_has_a_line_per_row_and_the_notes_below() -> None:
+    row = pool_rounds(
+        "batch=8", ConfigurationLabels(batch=8), rounds("batch=8", [1.0] * 40, [1.002] * 40, [0.998] * 40)
     )
-    text = markdown("bench-train-x", BenchResult(rows=(row,), compared=(comparison,)))
+    text = markdown("bench-train-x", BenchResult(rows=(row,)))
     assert text.startswith("# bench-train-x\n\n| batch | img/s total |")
     assert "\n| 8 | 10.00 [9.90, 10.04] |" in text
     assert "a slowdown of one process in 10 goes unseen in 73 % of such benchmarks (repeats=29: 5 %)" in plain(text)
-    assert "- batch=8 side=here: 1.0200 [1.0100, 1.0300] times the speed of batch=8 side=v1: faster" in text
-    assert "(tolerance 1 %, 5 rounds; finds 1.2 % in 80 % of cases)" in text

@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from tests.conftest import Done
-from tests.kernels.built import needs_library
 from tests.refusals import config_error_of, names_given, what_works
 from tests.report.bench_results import bench_run
 from vernier.config import config_from_tree
-from vernier.lab.bench.combinations import arms_of
+from vernier.lab.bench.configurations import configurations_of
 from vernier.lab.bench.session import Outcome
 from vernier.lab.cli import benchmarks
-from vernier.records.bench import BenchRequest, Layout
+from vernier.lab.records.bench import BenchRequest, Layout, read_bench
 from vernier.store import RunDir
 
 Vernier = Callable[..., Done]
@@ -58,9 +57,7 @@ def test_scaling_adds_layouts_without_exchange_where_several_processes_would_exc
         ("train --batch x", "batch", ""),
         ("train --batch ,", "batch", ""),
         ("train --precision fp32,fp64", "precision", ""),
-        ("train --tolerance 3", "tolerance", ""),
         ("train --memory-limit 0", "memory_limit", ""),
-        ("train --against no-such-ref --tolerance 0%", "tolerance", ""),
     ],
 )
 def test_what_cannot_be_measured_is_refused_by_its_option(words: str, given: str, works: str) -> None:
@@ -82,22 +79,22 @@ def test_scenarios_and_loads_are_part_of_the_request(vernier_here: Vernier, benc
     assert (request.what, request.scenarios, request.loads) == ("infer", ("offline", "server"), (0.25,))
 
 
-def test_engines_are_arms_and_int8_is_one_more_precision_of_those_that_have_it(
+def test_engines_are_configurations_and_int8_is_one_more_precision_of_those_that_have_it(
     vernier_here: Vernier, bench_requests: Requests, shapes: Path
 ) -> None:
     pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
     chosen = ["--engine", "torch,onnxruntime,auto", "--int8", "--batch", "1", "--data", str(shapes)]
     done = vernier_here("bench", "infer", *chosen)
     assert bench_requests, done.err
-    arms = [(a.labels.engine, a.labels.precision) for a in arms_of(bench_requests[0])]
-    assert arms == [
+    configurations = [(a.labels.engine, a.labels.precision) for a in configurations_of(bench_requests[0])]
+    assert configurations == [
         ("torch", "fp32"),
         ("onnxruntime", "fp32"),
         ("auto", "fp32"),
         ("onnxruntime", "int8"),
         ("auto", "int8"),
     ]
-    machines = [config_from_tree(a.request.config).machine for a in arms_of(bench_requests[0])]
+    machines = [config_from_tree(a.request.config).machine for a in configurations_of(bench_requests[0])]
     assert [(m.engine, m.int8, m.precision) for m in machines[2:4]] == [
         ("auto", False, "fp32"),
         ("onnxruntime", True, "fp32"),
@@ -154,62 +151,6 @@ def test_files_that_cannot_be_measured_are_named(vernier_here: Vernier, words: s
     assert named in done.err
 
 
-# ------------------------------------------------------------------------------------------------------------ loaders
-
-
-def test_the_loader_is_measured_with_one_and_with_two_workers(vernier_here: Vernier, shapes: Path) -> None:
-    flags = "--rounds 2 --images 16 --image-px 32 --json"
-    done = vernier_here("bench", "data", "--data", str(shapes), *flags.split())
-    assert done.code == 0, done.err
-    rows, (ratio,) = done.json()["contenders"], done.json()["ratios"]
-    assert [row["name"] for row in rows] == ["vernier x2", "vernier x1"]
-    assert all(row["images_per_s"] > 0 and row["rss_mib"] > 0 for row in rows)
-    assert ratio["rounds"] == 2
-    assert "RandomResizedCrop of 8 to 100 % of the area to 32 px, flip · 2 loader threads" in done.json()["what_ran"]
-
-
-def test_loaders_are_printed_as_a_table(vernier_here: Vernier, shapes: Path) -> None:
-    flags = "--rounds 2 --images 16 --image-px 32 --workers 1"
-    done = vernier_here("bench", "data", "--data", str(shapes), *flags.split())
-    assert done.code == 0, done.err
-    assert "vernier x1" in done.out
-    assert "images_per_s" in done.out
-
-
-@needs_library
-def test_the_compiled_decoder_is_a_contender(vernier_here: Vernier, shapes: Path) -> None:
-    flags = "--against compiled --rounds 2 --images 16 --image-px 32 --workers 1 --json"
-    done = vernier_here("bench", "data", "--data", str(shapes), *flags.split())
-    assert done.code == 0, done.err
-    assert [row["name"] for row in done.json()["contenders"]] == ["vernier x1", "compiled x1"]
-    (ratio,) = done.json()["ratios"]
-    assert (ratio["name"], ratio["against"]) == ("vernier x1", "compiled x1")
-
-
-@pytest.mark.parametrize(
-    ("words", "given"),
-    [
-        ("--rounds 0", "rounds"),
-        ("--images 0", "images"),
-        ("--workers 0", "workers"),
-        ("--image-px 4", "data.image_px"),
-        ("--against tensorflow", "against"),
-        ("--shard-cache-gb 3", "shard_cache_gb"),
-    ],
-)
-def test_what_a_loader_cannot_do_is_refused_by_its_option(words: str, given: str) -> None:
-    assert names_given(config_error_of("bench", "data", "--data", "photos", *words.split())) == given
-
-
-def test_what_is_not_there_is_one_message(vernier_here: Vernier, tmp_path: Path) -> None:
-    done = vernier_here("bench", "data", "no-such-recipe", "--data", "photos")
-    assert done.code == 2
-    assert "no-such-recipe" in done.err
-    done = vernier_here("bench", "data", "--data", str(tmp_path / "none"), "--rounds", "1")
-    assert done.code == 2
-    assert "does not exist" in done.err
-
-
 # ---------------------------------------------------------------------------------------------- results and processes
 
 
@@ -217,7 +158,7 @@ def test_a_result_is_printed_as_tables_or_as_json(
     vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunDir.open(bench_run(tmp_path))
-    outcome = Outcome(run=run, result=run.read_bench(), stopped=False)
+    outcome = Outcome(run=run, result=read_bench(run.path), stopped=False)
     monkeypatch.setattr(benchmarks, "measure", lambda *_: outcome)
     done = vernier_here("bench", "train")
     assert done.code == 0, done.err
@@ -245,7 +186,6 @@ def test_a_table_that_is_wider_than_the_terminal_has_a_column_per_arm(monkeypatc
     "request_text",
     [
         "no JSON",
-        json.dumps({"what": "train", "config": {}, "version": 99}),
         json.dumps({"what": "train"}),
     ],
 )

@@ -1,5 +1,6 @@
 """`vernier compare` on the command line."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ Runner = Callable[..., Done]
 def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> None:
     a = write_run(tmp_path, "a", step_times(1))
     b = write_run(tmp_path, "b", step_times(2, mean=0.105), host="there", optim__lr=0.5)
-    done = vernier_here("compare", str(a), str(b), "--single-runs", "--json")
+    blocks = vernier_here("compare", str(a), str(b), "--single-runs")
+    assert blocks.code == 0  # all of A is older: the machine may have become slower
+    assert "every run of A is older than those of B" in blocks.out
+    assert "no regression (exit code 0), unless --other-times; measure in turn: A, B" in blocks.out
+    done = vernier_here("compare", str(a), str(b), "--single-runs", "--other-times", "--json")
     assert done.code == 1
     comparison = done.json()["comparison"]
     assert comparison["verdict"] == "slower"
@@ -30,6 +35,18 @@ def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> N
     assert other_way.code == 0
     assert "verdict: B is faster" in other_way.out
     assert "how runs differ is ignored: --single-runs" in other_way.out
+
+
+def test_runs_of_different_times_come_with_the_command_that_measures_them_in_turn(
+    tmp_path: Path, vernier_here: Runner
+) -> None:
+    runs = [write_run(tmp_path, name, step_times(k)) for k, name in enumerate("ab")]
+    for run, lr in zip(runs, ("0.1", "0.5"), strict=True):
+        environment = json.loads((run / "environment.json").read_text())
+        environment["command"] = ["/opt/venv/bin/vernier", "train", "shapes", "--lr", lr]
+        (run / "environment.json").write_text(json.dumps(environment))
+    out = vernier_here("compare", *map(str, runs), "--json").json()["in_turn"]
+    assert out == "for round in 1 2 3 4 5; do vernier train shapes --lr 0.1; vernier train shapes --lr 0.5; done"
 
 
 def test_several_runs_per_side_include_the_variation_between_runs(tmp_path: Path, vernier_here: Runner) -> None:

@@ -14,8 +14,8 @@ from tests.refusals import config_error_of, names_given, what_works
 from vernier.cli import main
 from vernier.lab.study import run as study_run
 from vernier.lab.study.files import Repeat, StudyDir
+from vernier.lab.study.records import StudyDevice, StudyMeta
 from vernier.lab.study.run import StudySettings
-from vernier.records.study import StudyDevice, StudyMeta
 
 Runner = Callable[..., Done]
 

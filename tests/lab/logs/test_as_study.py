@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.report.bench_results import step_result, step_row, write_bench
+from tests.report.run_dirs import encode_telemetry
 from vernier.config import Config, Recipe, to_dict
 from vernier.lab.logs.as_study import study_host, write_study
+from vernier.lab.logs.reading import open_logs, open_to_convert
 from vernier.lab.reading.tables import read_table
+from vernier.lab.records.bench import BenchRequest, BenchResult, Round
+from vernier.lab.records.telemetry import Sample, TelemetryHeader
 from vernier.lab.study.files import StudyDir
-from vernier.records.bench import BenchRequest, BenchResult, Round
+from vernier.records.environment import SensorDevice
 from vernier.records.events import ProcessInfo, StartEvent, StepEvent
-from vernier.records.telemetry import Sample, SensorDevice, TelemetryHeader, encode_telemetry
-from vernier.report.logs.reading import open_logs, open_to_convert
 from vernier.store import RunDir, write_json
 
 NAME = re.compile(r"(.+?)_iterdur_(\d+)_([a-zA-Z0-9-]+)_(\d+)_(\d+).txt")
@@ -115,7 +117,8 @@ def test_the_rounds_of_a_benchmark_are_repeats(tmp_path: Path) -> None:
     asked = BenchRequest(what="train", config=to_dict(Config(recipe=Recipe(name="small"))))
     row = step_row(8, 80.0)
     rounds = tuple(
-        Round(arm=row.arm, round=n, order=n, result=step_result((0.5, 0.25 + n), images_per_step=8)) for n in range(2)
+        Round(configuration=row.configuration, round=n, order=n, result=step_result((0.5, 0.25 + n), images_per_step=8))
+        for n in range(2)
     )
     folder = write_bench(tmp_path, BenchResult(asked=asked, rows=(row,), rounds=rounds))
     out, *raw = write_study(open_to_convert(str(folder))[""], tmp_path / "study")

@@ -1,4 +1,4 @@
-"""Which differences between logs make it other work, and the step times that are compared."""
+"""What logs say about the work they measured, which differences make it other work, and the step times compared."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,18 +8,30 @@ from typing import Any
 import pytest
 
 from tests.examples import RAN as RAN_ON_TWO
-from tests.report.logs.conftest import TIMES
+from tests.lab.logs.conftest import TIMES
 from vernier.errors import ConfigError
-from vernier.lab.logs.work import describe_work, different_work, other_differences, trace_of, unknown_work
-from vernier.report.logs.model import RunLog, StepRecord
-from vernier.report.logs.reading import open_logs
-from vernier.report.logs.work import work_of
+from vernier.lab.logs.model import RunLog, StepRecord
+from vernier.lab.logs.reading import open_logs
+from vernier.lab.logs.work import describe_work, different_work, other_differences, trace_of, unknown_work, work_of
 
 RAN = replace(RAN_ON_TWO, devices=1)
 
 
 def _log(**changes: Any) -> RunLog:
     return RunLog(format="vernier", path=Path("x"), ran=replace(RAN, **changes))
+
+
+def test_a_record_of_what_ran_says_all_of_it() -> None:
+    work = work_of(RunLog(format="vernier", path=Path("x"), ran=RAN_ON_TWO))
+    assert work.values["batch"] == RAN_ON_TWO.batch_per_device
+    assert work.texts["image size"] == f"{RAN_ON_TWO.image_px} px"
+
+
+def test_logs_of_other_systems_say_some_of_it(real_data: Callable[[str], Path]) -> None:
+    (ssd,) = open_logs(real_data("mlperf-v0.7") / "dgxa100_ngc20.06_pytorch" / "ssd" / "result_0.txt")
+    assert work_of(ssd).values == {"kind": "train", "network": "ssd", "global batch": 912}
+    assert work_of(replace(ssd, devices=None)).texts["devices"] == "devices: not in the log"
+    assert work_of(RunLog(format="unheard-of", path=Path("x"))).values == {}
 
 
 @pytest.mark.parametrize(

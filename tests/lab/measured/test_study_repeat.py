@@ -10,7 +10,7 @@ from vernier.config import to_dict
 from vernier.errors import ConfigError
 from vernier.lab.measured import study_repeat
 from vernier.lab.measured.study_repeat import check_device, run_repeat
-from vernier.records.bench import StudyRequest
+from vernier.lab.records.bench import StudyRequest
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_a_simulated_slowdown_is_in_the_notes() -> None:
 
 
 def test_the_pace_is_written_between_two_iterations(tmp_path: Path) -> None:
-    pace = tmp_path / "pace"
-    run_repeat(StudyRequest(workload="sgemm", iterations=4, device="cpu", pace=pace))
-    assert "seconds_per_iteration" in pace.read_text()
+    progress = tmp_path / "progress"
+    run_repeat(StudyRequest(workload="sgemm", iterations=4, device="cpu", progress=progress))
+    assert '"fastest_s"' in progress.read_text()
 
 
 def test_a_repeat_makes_sure_that_it_computes_on_the_device_to_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from tests.queueing_device import QueueingCpu, VirtualClock, WindowsCpu
 from tests.tiny_training import tiny_config
 from vernier.config import Machine, override
-from vernier.engine.processes.gradients import BucketExchange
+from vernier.engine.processes.gradients import _DdpReduction
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
@@ -45,7 +45,7 @@ def test_work_that_is_still_queued_is_not_communication(
         weights = list(load.job.model.parameters())
         for weight in weights:
             weight.register_hook(lambda _: device.queue(0.001))
-        load.job.step.head_phase.exchange = BucketExchange(load.job.model, World(Topology()), Machine(), device)
+        load.job.step.head_warmup.reduction = _DdpReduction(load.job.model, World(Topology()), Machine(), device)
         load.step()  # buckets are arranged anew after the first one
         phases = load.split(2)
     finally:

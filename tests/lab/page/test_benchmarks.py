@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.report.bench_results import bench_run, step_row, write_bench
 from tests.report.page.conftest import detector
 from vernier.lab.page.benchmarks import benchmarks
-from vernier.records.bench import BenchResult
+from vernier.lab.records.bench import BenchResult
 from vernier.report.page.collect import collect
 from vernier.report.page.figures import Figure
 
@@ -17,7 +17,7 @@ def figures_and_html(path: Path) -> tuple[dict[str, Figure], str]:
     return {f.name: f for f in section.figures}, str(section.html)
 
 
-def test_a_benchmark_shows_rates_latency_phases_and_failed_arms(tmp_path: Path) -> None:
+def test_a_benchmark_shows_rates_latency_phases_and_failed_configurations(tmp_path: Path) -> None:
     figures, html = figures_and_html(bench_run(tmp_path))
     assert {"bench-throughput-0", "latency-0", "phases-0"} <= set(figures)
     curve = figures["latency-0"].rows
@@ -29,7 +29,7 @@ def test_a_benchmark_shows_rates_latency_phases_and_failed_arms(tmp_path: Path) 
 
 def test_scaling_is_drawn_against_ideal(tmp_path: Path) -> None:
     rows = tuple(
-        step_row(8, 100.0 * n * e, arm=f"procs={n}", procs=n, scaling="weak", efficiency=e, speedup=n * e)
+        step_row(8, 100.0 * n * e, configuration=f"procs={n}", procs=n, scaling="weak", efficiency=e, speedup=n * e)
         for n, e in ((1, 1.0), (2, 0.9))
     )
     figures, _ = figures_and_html(write_bench(tmp_path, BenchResult(rows=rows)))

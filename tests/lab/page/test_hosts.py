@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.run_dirs import write_run
+from tests.report.run_dirs import encode_telemetry, write_run
 from vernier.lab.page.hosts import RankTime, describe, rank_times
+from vernier.lab.records.telemetry import Sample
 from vernier.records.events import Event, ProcessInfo, StartEvent, StepEvent
-from vernier.records.telemetry import Sample, encode_telemetry
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
 from vernier.store import RunDir

@@ -1,13 +1,26 @@
 """The rows of a plan: which batch, how many digits, and the range."""
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from tests.conftest import load_benchmark
+from vernier.config import Model
 from vernier.errors import ConfigError
 from vernier.lab.planning.plan import NETWORKS, Workload
-from vernier.lab.planning.published import published_shares
-from vernier.lab.planning.table import divide_batch, divisors_near, plan_rows, round_to_range, table_rows
+from vernier.lab.planning.table import (
+    LEAST_BATCH,
+    divide_batch,
+    divisors_near,
+    plan_rows,
+    published_shares,
+    round_to_range,
+    table_rows,
+)
+from vernier.lab.planning.workload import CONVERSION_ERROR, CONVERSION_SPAN
+from vernier.models.cost import cost_of
 
 WORK = Workload(images_per_s=1000, measured_batch=100, gradient_bytes=100_000_000, half_batch=0, spread=0)
 FAST = NETWORKS["dgx-h100"]
@@ -81,3 +94,130 @@ def test_numbers_have_the_digits_that_their_range_supports(
 @pytest.mark.parametrize(("images", "column"), [(7_200_000, "hours (range)"), (360_000, "minutes (range)")])
 def test_times_are_in_the_unit_that_people_would_use(images: int, column: str) -> None:
     assert column in table_rows(plan_rows(WORK, {1: 100}, 100, FAST, images))[0]
+
+
+# ----------------------------------------------------------------------------------------------------- published tables
+
+
+TABLES = load_benchmark("plan_accuracy")
+
+
+def _row(system: str, model: str, precision: str, devices: int) -> Any:
+    (row,) = [
+        r
+        for r in TABLES.published_speeds()
+        if r.system.startswith(system)
+        and r.model.startswith(model)
+        and (r.precision, r.devices) == (precision, devices)
+    ]
+    return row
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(1, 8, "tf32"), (1, 8, "bf16"), (1, 8, "fp16"), (1, 8, None), (2, 16, "bf16"), (64, 512, None), (1, 1, None)],
+)
+def test_the_shares_are_those_of_the_published_tables(case: tuple[int, int, str | None]) -> None:
+    known, computed = published_shares(*case), TABLES.published_shares(*case)
+    for name in ("low", "typical", "high"):
+        assert getattr(known, name) == pytest.approx(getattr(computed, name), abs=1e-6)
+
+
+def test_the_smallest_batch_is_that_of_the_published_tables() -> None:
+    assert min(row.device_batch for row in TABLES.published_speeds()) == LEAST_BATCH
+
+
+def test_bases_are_those_of_the_same_table() -> None:
+    eight = _row("DGX-1V, NVIDIA", "resnet50", "mixed", 8)
+    assert (eight.base_images_per_s, eight.images_per_s, eight.device_batch) == (747.3, 5815.8, 256)
+    assert _row("DGX-2V, NVIDIA", "resnet50", "fp32", 16).base_images_per_s == 363.1  # of the DGX-1 of that document
+    assert _row("HLS-1, Habana, SynapseAI", "resnet50, Gaudi, TensorFlow Keras, SGD", "mixed", 32).hosts == 4
+    assert _row("DGX-2, MXNet", "ResNet-50", "fp32", 16).hosts == 1
+
+
+def test_the_model_alone_is_right_in_full_precision_and_too_high_in_mixed_precision() -> None:
+    full, mixed = (_row("DGX A100, NVIDIA DeepLearningExamples 2021", "resnet50", p, 8) for p in ("tf32", "mixed"))
+    assert TABLES.predict_published(full) / full.images_per_s == pytest.approx(1.014, abs=0.005)
+    assert TABLES.predict_published(mixed) / mixed.images_per_s == pytest.approx(1.163, abs=0.005)
+
+
+def test_the_range_covers_nine_in_ten_of_the_systems_that_were_left_out() -> None:
+    rows, speeds = TABLES.check_rows(), TABLES.published_speeds()
+    assert len(rows) == len(speeds) > 100
+    assert sum(row.in_range for row in rows) / len(rows) >= TABLES.LEVEL
+    for several in (False, True):
+        group = [row for row, speed in zip(rows, speeds, strict=True) if (speed.hosts > 1) == several]
+        assert sum(row.in_range for row in group) / len(group) >= TABLES.LEVEL
+
+
+def test_the_mixed_precision_of_2021_is_in_the_range_of_other_systems() -> None:
+    rows = [r for r in TABLES.check_rows() if "NVIDIA DeepLearningExamples 2021" in r.system and "mixed" in r.what]
+    assert len(rows) == 9
+    assert all(row.in_range for row in rows)
+    assert max(row.error_percent for row in rows) < 12.5  # the model alone: +12 to +20 %
+
+
+def test_a_system_has_no_part_in_its_own_prediction() -> None:
+    everything = TABLES.published_shares(2, 16, None)
+    without = TABLES.published_shares(2, 16, None, "DGX-1, TensorFlow 2")
+    assert without.typical > everything.typical
+    assert TABLES.published_shares(2, 16, None, "no such system") == everything
+
+
+def test_shares_by_precision_and_hosts() -> None:
+    full, mixed, several = (
+        published_shares(1, 8, "tf32"),
+        published_shares(1, 8, "bf16"),
+        published_shares(4, 32, "tf32"),
+    )
+    assert full.typical > mixed.typical > several.typical
+    assert full.high / full.low < mixed.high / mixed.low < several.high / several.low
+    assert published_shares(1, 8, "fp16") == mixed
+    assert published_shares(1, 1, None).low == published_shares(1, 1, None).high == 1
+    assert all(s.low < s.typical < s.high < 1.06 for s in (full, mixed, several, published_shares(1, 8, None)))
+
+
+def test_each_system_counts_once() -> None:
+    """Student's interval over systems, computed here by hand for several hosts."""
+    by_system: dict[str, list[float]] = {}
+    for row in TABLES.published_speeds():
+        if row.hosts > 1:
+            by_system.setdefault(row.system, []).append(math.log(row.images_per_s / TABLES.predict_published(row)))
+    means = [sum(values) / len(values) for values in by_system.values()]
+    assert TABLES.published_shares(8, 64, None).typical == pytest.approx(math.exp(sum(means) / len(means)))
+
+
+def test_errors_by_system() -> None:
+    systems = TABLES.errors_by_system()
+    assert sum(s.rows for s in systems) == len(TABLES.check_rows())
+    assert sum(s.in_range for s in systems) == sum(r.in_range for r in TABLES.check_rows())
+    assert [s.highest_percent for s in systems] == sorted(s.highest_percent for s in systems)
+
+
+# --------------------------------------------------------------------------------------------------------- conversions
+
+
+def test_only_speeds_of_one_device_are_converted_into_each_other() -> None:
+    rows, speeds = TABLES.conversion_rows(), TABLES.known_speeds()
+    counts = [sum(s.device == device for s in speeds) for device in {s.device for s in speeds}]
+    assert len(rows) == sum(n * (n - 1) for n in counts)
+    there = next(r for r in rows if (r.converted_from, r.to) == ("resnet50 at 224 px", "resnext101-32x4d at 224 px"))
+    back = next(r for r in rows if (r.converted_from, r.to) == (there.to, there.converted_from))
+    assert (1 + there.error_percent / 100) * (1 + back.error_percent / 100) == pytest.approx(1, abs=0.01)
+
+
+def test_the_stated_error_covers_every_conversion() -> None:
+    rows, (low, high) = TABLES.conversion_rows(), CONVERSION_SPAN
+    assert pytest.approx(TABLES.conversion_span(), abs=1e-5) == CONVERSION_SPAN
+    assert low < 0.5 < 2 < high
+    assert all(low * 0.99 <= r.true_img_per_s / r.converted_img_per_s <= high * 1.01 for r in rows)
+    assert f"{low:.2g} to {high:.2g} times the converted one in {len(rows)} conversions" in CONVERSION_ERROR
+
+
+def test_the_operations_are_those_of_the_catalogue() -> None:
+    for speed in TABLES.known_speeds():
+        name, *changed = speed.network.split(", ")
+        if not changed and not name.startswith("ssd"):
+            assert cost_of(Model(name=name), px=speed.image_px).gmac == pytest.approx(speed.gmac, rel=1e-3), (
+                speed.network
+            )

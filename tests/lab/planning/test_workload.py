@@ -5,11 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from vernier.config import Config, Data, Machine, Model, Recipe, to_dict
+from vernier.config import Augment, Config, Data, Machine, Model, Recipe, Schedule, to_dict
 from vernier.errors import ConfigError
 from vernier.lab.planning.plan import NETWORKS
-from vernier.lab.planning.workload import CONVERSION_SPAN, hours_and_range, read_measured_run, speed_of, workload_of
+from vernier.lab.planning.workload import (
+    CONVERSION_SPAN,
+    Speed,
+    device_hours,
+    hours_and_range,
+    mean_gmac,
+    read_measured_run,
+    speed_of,
+    workload_of,
+)
 from vernier.measure.what_ran import describe_old_run
+from vernier.models import info
 from vernier.records.codec import encode
 from vernier.records.run import RunSummary, TrainingSpeed
 from vernier.store import RunDir
@@ -138,3 +148,29 @@ def test_a_smoke_run_is_refused(run: RunDir) -> None:
     run.write_status("finished", summary=encode(RunSummary(training=SPEED, ran=smoke)))
     with pytest.raises(ConfigError, match="is a smoke run, whose speed means nothing"):
         read_measured_run(run.path)
+
+
+RESNET50 = Model(name="resnet50", num_classes=1000)
+RESNET50_GMAC = info("resnet50").gmac
+
+
+def test_the_operations_of_an_image_are_those_of_the_catalogue() -> None:
+    recipe = Recipe(model=RESNET50, data=Data(image_px=224))
+    assert mean_gmac(recipe) == pytest.approx(RESNET50_GMAC)
+    assert mean_gmac(replace(recipe, data=Data(image_px=448))) > 3.9 * mean_gmac(recipe)
+
+
+def test_hours_grow_with_epochs_images_and_operations() -> None:
+    speed = Speed(images_per_s=1000, gmac=RESNET50_GMAC)
+    recipe = Recipe(model=RESNET50, data=Data(image_px=224), schedule=Schedule(epochs=9))
+    assert device_hours(recipe, 400_000, speed) == pytest.approx(1.0)
+    assert device_hours(recipe, 800_000, speed) == pytest.approx(2.0)
+    twice_as_fast = replace(speed, images_per_s=2000)
+    assert device_hours(recipe, 400_000, twice_as_fast) == pytest.approx(0.5)
+
+
+def test_progressive_resizing_makes_a_training_cheaper() -> None:
+    speed = Speed(images_per_s=1000, gmac=RESNET50_GMAC)
+    whole = Recipe(model=RESNET50, data=Data(image_px=224), schedule=Schedule(epochs=4))
+    ramp = replace(whole, augment=Augment(start_px=128, ramp_epochs=(0, 3)))
+    assert device_hours(ramp, 400_000, speed) < 0.9 * device_hours(whole, 400_000, speed)

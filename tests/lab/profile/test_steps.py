@@ -112,7 +112,7 @@ def test_time_of_its_own_is_without_the_operations_called() -> None:
         operation("b", 3_000, 9_000, tid=2),
         {"cat": "user_annotation", "name": "vernier::forward", "ts": 0, "dur": 99_000, "pid": 1, "tid": 1},
     ]
-    calls = [(c.name, c.ms) for c in host_operations(events)]
+    calls = [(c.name, c.duration_ms) for c in host_operations(events)]
     assert calls == [("a", 4.0), ("a", 3.0), ("b", 1.0), ("b", 2.0), ("b", 9.0)]
 
 

@@ -106,8 +106,6 @@ def test_impossible_rows_are_dropped_and_counted(tmp_path: Path) -> None:
         "1 of 7 rows are exact copies",
     ):
         assert part in notes
-    dropped = read_table([tmp_path / "x.csv"], ColumnOptions(units=MS.units, drop_duplicates=True))
-    assert len(dropped.rows) == 2
 
 
 def test_mixed_units_in_one_column_are_converted_to_seconds(tmp_path: Path) -> None:
@@ -152,6 +150,35 @@ def test_mlperf_logs_and_dllogger(real_data: Callable[[str], Path]) -> None:
     assert mlperf.rows[0].value == pytest.approx(57, abs=2)
     dll = read_table([real_data("dllogger") / "raport.json"])
     assert dll.rows[0].value == pytest.approx(0.1326, abs=0.0005)
+
+
+_STEPS = "".join(f"Iteration Duration {i} 0 : {{:g}}\n" for i in range(4))
+
+
+def _logs(folder: Path, *names: str) -> None:
+    for seconds, name in enumerate(names, 1):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(_STEPS.format(*[seconds / 10] * 4))
+
+
+def test_logs_of_several_hosts_with_the_same_names_are_not_pooled(tmp_path: Path) -> None:
+    _logs(tmp_path, *(f"cluster/host{host}/run{repeat}.txt" for host in range(6) for repeat in range(3)))
+    table = read_table([tmp_path])
+    assert {device: len(values) for device, values in table.by_device().items()} == {f"host{h}-0": 3 for h in range(6)}
+    assert any("18 logs do not name their device" in note and "6 devices" in note for note in table.notes)
+    files = [tmp_path / "cluster" / f"host{host}" / "run0.txt" for host in (2, 4)]
+    assert set(read_table(files).medians()) == {"host2-0", "host4-0"}
+
+
+def test_logs_named_after_devices_are_devices_of_their_folder(tmp_path: Path) -> None:
+    _logs(tmp_path, *(f"host{host}/gpu{device}.txt" for host in range(2) for device in range(2)))
+    devices = {f"host{host}/gpu{device}-0" for host in range(2) for device in range(2)}
+    assert set(read_table([tmp_path]).medians()) == devices
+
+
+def test_logs_with_names_of_their_own_are_devices(tmp_path: Path) -> None:
+    _logs(tmp_path, "rack0/hostA.txt", "rack0/hostB.txt", "rack1/hostC.txt")
+    assert set(read_table([tmp_path]).medians()) == {"hostA-0", "hostB-0", "hostC-0"}
 
 
 def test_a_column_called_performance_is_read(tmp_path: Path) -> None:
@@ -216,3 +243,16 @@ def test_a_location_names_a_device_without_uuid(tmp_path: Path) -> None:
 def test_a_usual_name_with_its_unit_needs_no_flag(tmp_path: Path, column: str, unit: str) -> None:
     table = read_table([_csv(tmp_path / "x.csv", f"uuid,{column}\na,110\nb,120\n")])
     assert (len(table.rows), table.unit, table.notes) == (2, unit, ())
+
+
+def test_a_table_of_relative_times_has_the_unit_ratio(tmp_path: Path) -> None:
+    path = _csv(tmp_path / "r.csv", "uuid,perf\n" + "".join(f"g{i},{1 + i / 100}\n" for i in range(6)))
+    with pytest.raises(ConfigError, match="ratio if they are relative times"):
+        read_table([path])
+    table = read_table([path], ColumnOptions(units={"step_time": "ratio"}))
+    assert (table.unit, table.slow_is_high) == ("ratio", True)
+
+
+def test_the_duration_of_aggregated_runs_tells_the_unit_too(tmp_path: Path) -> None:
+    path = _csv(tmp_path / "a.csv", "uuid,perf,train_time_mean\n" + "".join(f"g{i},{250 + i},130\n" for i in range(6)))
+    assert read_table([path]).unit == "ms"

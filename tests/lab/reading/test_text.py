@@ -1,9 +1,14 @@
 """A study's analysis and a check in words."""
 
+from dataclasses import replace
+
+import pytest
+
 from tests.lab.study.fleets import table
 from vernier.lab.reading.text import check_lines, study_lines, study_rows
 from vernier.lab.study.analysis import analyze
 from vernier.lab.study.baseline import check, learn
+from vernier.lab.study.votes import Dissent, Electorate
 from vernier.references import plain
 
 FLEET = {f"d{i}": [1 + i / 1000, 1.001 + i / 1000, 0.999 + i / 1000] for i in range(12)}
@@ -20,7 +25,31 @@ def test_what_removing_the_slow_devices_gains() -> None:
 
 def test_certainly_is_explained() -> None:
     lines = study_lines(analyze(table(FLEET)))
-    assert any("certainly (family-wise error below 5 %): 0 slow, 0 fast" in line for line in lines)
+    assert any("standing out: 0 slow, 0 fast; certainly: 0 slow, 0 fast" in line for line in lines)
+    assert any("an ordinary device is called slow, also if devices differ by a skewed" in line for line in lines)
+
+
+def test_a_device_that_only_a_normal_law_excludes_stands_out_and_is_not_to_be_removed() -> None:
+    skewed = {f"d{i:02d}": [1 + 0.006 * x] * 3 + [1 + 0.006 * x + 0.001] for i, x in enumerate(_exponential(32))}
+    analysis = analyze(table(skewed))
+    lines = study_lines(analysis)
+    assert (analysis.pull, analysis.devices[0].sure_slow) == ((), False)
+    assert study_rows(analysis, 1)[0]["verdict"] == "stands out as slow"
+    assert any("the ordinary devices here are skewed (skewness +" in line for line in lines)
+    assert any(line.startswith("look at    d31: slow, but perhaps ordinary") for line in lines)
+
+
+def _exponential(count: int) -> list[float]:
+    """The expected order of so many exponential numbers, the largest one a little further out."""
+    ordered = [sum(1 / (count - j) for j in range(i + 1)) for i in range(count)]
+    return [*ordered[:-1], ordered[-1] + 1]
+
+
+def test_three_or_four_devices_only_differ() -> None:
+    analysis = analyze(table({f"d{i}": [1 + 0.02 * i + j / 1e4 for j in range(5)] for i in range(4)}))
+    assert (analysis.outliers.sure.slow, analysis.outliers.sure.fast) == (0, 0)
+    assert study_rows(analysis, 1)[0]["verdict"] == "stands out as slow"
+    assert any("fleets of equal devices one is called different" in line for line in study_lines(analysis))
 
 
 def test_a_spread_of_devices_that_repeats_hide_is_said_in_words() -> None:
@@ -46,7 +75,8 @@ def test_a_single_device_has_no_verdict() -> None:
 def test_a_rejected_device_has_its_reason() -> None:
     lines = check_lines(check(learn(table(FLEET)), table({"new": [1.3, 1.3, 1.3]})))
     assert lines[0].startswith("new: REJECTED: 29.")
-    assert "machine rejected; false alarms 1 %; slower by less than 1 % is accepted (matter)" in map(plain, lines)
+    promise = "machine rejected; false alarms 1 %, if days do not differ (control); slower by less than 1 % is accepted"
+    assert f"{promise} (matter)" in map(plain, lines)
 
 
 def test_what_is_certain_but_does_not_matter_is_said() -> None:
@@ -56,6 +86,15 @@ def test_what_is_certain_but_does_not_matter_is_said() -> None:
     assert any("1 slow, 0 fast, of which 1 by less than 1 %" in line for line in lines)
     assert any("remove     no device: those that are certainly slow lose less than 1 %" in line for line in lines)
     assert study_rows(analysis, 1)[0]["verdict"] == "certainly slow, too little to matter"
+
+
+@pytest.mark.parametrize(("reason", "shown"), [("", "d1: permanent, 3 of 3 repeats wrong"), ("x", "no verdict: x")])
+def test_what_devices_computed_is_below_the_rest(reason: str, shown: str) -> None:
+    dissent = Dissent(device="d1", verdict="permanent", wrong=3, repeats=3, index=0)
+    votes = (Electorate(what="gpu", devices=4, repeats=12, hours=2.0, dissents=(dissent,), no_verdict=reason),)
+    lines = study_lines(replace(analyze(table(FLEET)), corruption=votes))
+    assert any(line.startswith(f"            {shown}") for line in lines)
+    assert any("3 devices without dissent" in line for line in lines) == (not reason)
 
 
 def test_a_removal_that_gains_nothing_says_what_training_waits_for() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from vernier.lab.reading.csv_tables import CsvRow
 from vernier.lab.reading.units import infer_unit, name_without_unit, unit_in_name
-from vernier.store.csv_tables import CsvRow
 
 
 @pytest.mark.parametrize(
@@ -12,8 +12,10 @@ from vernier.store.csv_tables import CsvRow
         ({"perf": 2454.7, "kern_min_start": 290.3, "kern_max_start": 533.3, "num_kerns": 100}, "ms", "2.5 s apart"),
         ({"perf": 2.4547e9, "kern_min_start": 290.3, "kern_max_start": 533.3, "num_kerns": 100}, "ns", "2.5 s apart"),
         ({"perf": 0.419, "mean_iter_ms": 500.0}, "s", "'mean_iter_ms' of the same rows"),
-        ({"perf": 419.0, "mean_iter_dur": 1006.7, "train_time": 669.3}, "ms", "660 iterations"),
-        ({"perf": 0.419, "mean_iter_dur": 1.0067, "train_time": 669.3}, "s", "660 iterations"),
+        ({"perf": 419.0, "mean_iter_dur": 1006.7, "train_time": 669.3}, "ms", "1,600 iterations"),
+        ({"perf": 0.419, "mean_iter_dur": 1.0067, "train_time": 669.3}, "s", "1,600 iterations"),
+        ({"perf": 242.929, "mean_iter_dur": 0.3377, "train_time": 94.6}, "ms", "390 iterations"),
+        ({"perf": 242.929, "perf_s": 0.242929, "mean_iter_dur": 0.3377, "train_time": 94.6}, "ms", "'perf_s'"),
     ],
 )
 def test_a_unit_that_alone_fits(row: CsvRow, unit: str, why: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from vernier.cli.parser import parse
 from vernier.errors import ConfigError
-from vernier.lab.requests.benchmarks import BenchArm, BenchData, BenchInfer, BenchScaling, BenchTrain
+from vernier.lab.requests.benchmarks import BenchArm, BenchInfer, BenchScaling, BenchTrain
 from vernier.requests.declaring import Request
 
 
@@ -43,7 +43,6 @@ def test_old_names_take_the_old_units() -> None:
         (BenchTrain, "max_time", "0s"),
         (BenchTrain, "steps", 0),
         (BenchTrain, "target_width", "0%"),
-        (BenchTrain, "tolerance", "100%"),
         (BenchTrain, "batch", (4, 0)),
         (BenchTrain, "memory_limit", 0.0),
         (BenchTrain, "mode", ("fast",)),
@@ -51,18 +50,15 @@ def test_old_names_take_the_old_units() -> None:
         (BenchInfer, "arrival_rate", 0.0),
         (BenchInfer, "scenarios", ("online",)),
         (BenchInfer, "engine", ("tensorrt",)),
-        (BenchData, "rounds", 0),
-        (BenchData, "images", 0),
-        (BenchData, "against", ("tensorflow",)),
     ],
 )
 def test_what_is_out_of_range_or_unknown_is_refused(cls: type[Request], name: str, value: object) -> None:
     with pytest.raises(ConfigError) as refused:
-        cls(**{name: value}, **({"data": "photos"} if cls is BenchData else {}))
+        cls(**{name: value})
     assert set(refused.value.given) == {name}
 
 
 def test_what_has_to_be_given_is_asked_for() -> None:
-    for cls, name in ((BenchScaling, "--procs"), (BenchData, "--data"), (BenchArm, "REQUEST")):
+    for cls, name in ((BenchScaling, "--procs"), (BenchArm, "REQUEST")):
         with pytest.raises(ConfigError, match=name):
             parse(cls, [], cls.command)

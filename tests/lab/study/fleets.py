@@ -6,7 +6,7 @@ import numpy as np
 
 from vernier.lab.study.analysis import Measurement, Table
 from vernier.lab.study.files import Repeat, StudyDir
-from vernier.records.study import StudyDevice, StudyMeta
+from vernier.lab.study.records import StudyDevice, StudyMeta
 
 Values = dict[str, list[float]]
 

@@ -1,6 +1,7 @@
 """Analysis of a study: the published data's figures, fleets with known slow devices, and what cannot be said."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,8 @@ from vernier.lab.study.analysis import (
     judge_devices,
     variations,
 )
+from vernier.lab.study.records import SlowFastCounts, StudyAnalysis
 from vernier.records.codec import decode, encode
-from vernier.records.study import SlowFastCounts, StudyAnalysis
 
 
 def test_the_resnet_of_the_sc22_group(real_data: Callable[[str], Path]) -> None:
@@ -62,6 +63,7 @@ def test_slow_virtual_devices_are_called_slow_and_normal_ones_are_not() -> None:
     analysis = load_benchmark("virtual_devices").simulate(fleets=60, count=32, repeats=5, seed=2)
     assert analysis["slow_devices"] > 100
     assert analysis["found_share"] == 1
+    assert analysis["certain_share"] > 0.7
     assert analysis["false_alarm_share"] <= 0.01
 
 
@@ -93,7 +95,8 @@ def test_one_device_one_repeat_two_devices() -> None:
     pair = analyze(table({"a": [1.00, 1.01, 0.99, 1.0], "b": [1.20, 1.21, 1.19, 1.20]}))
     assert pair.pull == ()
     assert "2 devices" in " ".join(pair.notes)
-    assert next(d for d in pair.devices if d.device == "b").sure_slow
+    different = next(d for d in pair.devices if d.device == "b")
+    assert (different.stands_out, different.sure_slow) == ("slow", False)
 
 
 def test_a_constant_sensor_has_no_correlation() -> None:
@@ -114,8 +117,16 @@ def test_a_constant_sensor_has_no_correlation() -> None:
 
 
 def test_every_device_has_a_normalised_value() -> None:
-    analysis = judge_devices(table({"a": [2.0, 2.0], "b": [1.0, 1.0], "c": [1.0, 1.0]}))
+    analysis = judge_devices(table({"a": [6.0, 6.0], "b": [3.0, 3.0], "c": [3.0, 3.0]}))
     assert [(d.device, d.normalised) for d in analysis] == [("a", 2.0), ("b", 1.0), ("c", 1.0)]
+
+
+def test_a_device_beyond_the_fences_is_an_outlier_on_its_side() -> None:
+    """Medians of 1.00 to 1.08: quartiles 1.02 and 1.06, so the fences are 0.96 and 1.12."""
+    times = {f"d{i}": [1.00 + i / 100] * 2 for i in range(9)}
+    beyond = {d.device: d.beyond_fence for d in judge_devices(table({**times, "slow": [1.3] * 2, "fast": [0.8] * 2}))}
+    assert (beyond.pop("slow"), beyond.pop("fast")) == ("slow", "fast")
+    assert set(beyond.values()) == {None}
 
 
 def test_an_analysis_survives_its_json() -> None:
@@ -170,3 +181,26 @@ def test_devices_are_compared_within_few_hosts_that_differ() -> None:
     assert analysis.pull == ("h0-2",)  # although every device of the third host is slower
     assert any("3 hosts are too few" in note for note in analysis.notes)
     assert analyze(Table(rows=tuple(replace(r, host="") for r in slow), unit="s", what="x")).pull == ()
+
+
+def test_a_warm_cabinet_is_named_as_a_whole_and_its_slow_device_is_still_found() -> None:
+    rng = np.random.default_rng(2)
+    rows = [
+        Measurement(
+            device=f"{cabinet}-{host}-{device}",
+            repeat=str(repeat),
+            value=math.exp(own + rng.normal(0, 0.008)),
+            host=f"{cabinet}-{host}",
+            cabinet=cabinet,
+        )
+        for cabinet, warmer in (("c0", 0.04), ("c1", 0.0), ("c2", 0.0), ("c3", 0.0))
+        for host in range(4)
+        for device in range(4)
+        for own in [rng.normal(warmer, 0.006) + 0.1 * (cabinet == "c0" and host == device == 0)]
+        for repeat in range(5)
+    ]
+    result = analyze(Table(rows=tuple(rows), unit="s", what="median iteration"))
+    assert result.pull == ("c0-0-0",)
+    assert {d.device[:2] for d in result.devices if d.whole_cabinet} == {"c0"}
+    assert sum(bool(d.whole_cabinet) for d in result.devices) == 15
+    assert any("c0 is" in note and "as a whole cabinet" in note for note in result.notes)

@@ -46,9 +46,10 @@ def test_verdicts_are_those_of_the_analysis(devices: int) -> None:
     )
     rng = np.random.default_rng(5)
     step_s = np.array([FLEETS.draw_fleet(settings, rng).step_s for _ in range(20)])
-    called = called_slow(np.log(step_s), np.arange(devices) // settings.per_host)
+    called, _ = called_slow(np.log(step_s), np.arange(devices) // settings.per_host)
     analysed = [
-        {v.device for v in judge_devices(FLEETS.fleet_table(settings, values)) if v.sure_slow} for values in step_s
+        {v.device for v in judge_devices(FLEETS.fleet_table(settings, values)) if v.stands_out == "slow"}
+        for values in step_s
     ]
     names = np.array(FLEETS.device_names(settings))
     assert [set(names[row].tolist()) for row in called] == analysed

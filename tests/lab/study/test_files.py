@@ -19,7 +19,7 @@ from vernier.lab.study.files import (
     merge,
     split_host,
 )
-from vernier.records.study import StudyDevice, StudyMeta
+from vernier.lab.study.records import StudyDevice, StudyMeta
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 

@@ -1,10 +1,12 @@
 """The noise of repeats: without bias for few repeats, and in spite of disturbed runs."""
 
+import math
+
 import numpy as np
 import pytest
 
 from tests.conftest import load_benchmark
-from vernier.lab.study.noise import median_factor, repeat_noise, slowness_rows, undisturbed
+from vernier.lab.study.noise import half_widths, median_factor, repeat_noise, slowness_rows, undisturbed
 
 STUDIES = load_benchmark("promises/studies")
 
@@ -48,3 +50,25 @@ def test_variance_of_a_median() -> None:
     for repeats, exact in ((3, 1.346), (4, 1.193), (5, 1.434), (6, 1.288), (10, 1.383)):  # Hojo 1931
         assert median_factor(repeats) == pytest.approx(exact, rel=0.02)
     assert median_factor(5000) == pytest.approx(np.pi / 2, rel=0.01)
+
+
+# ------------------------------------------------ promises for fleets that are not normal (benchmarks/coverage.py)
+
+
+INTERVALS = load_benchmark("promises/fleet_intervals")
+
+
+def _most(share: float, cases: int) -> float:
+    """What is exceeded by chance in one run of a hundred thousand (normal approximation)."""
+    return share + 4.3 * math.sqrt(share * (1 - share) / cases)
+
+
+def test_a_device_with_noise_of_its_own_has_an_interval_of_its_own() -> None:
+    covered = INTERVALS.coverage(np.random.default_rng(2), "1 device in 10 has 5 times the noise", 200, (32, 5))
+    assert covered["loud device"] >= 1 - _most(0.10, 200)
+
+
+def test_rounded_times_are_known_to_half_a_step() -> None:
+    slowness = np.log([[1.00, 1.01, 1.00], [1.01, 1.01, 1.01], [1.00, 1.00, 1.01]])
+    half = half_widths(slowness, repeat_noise(slowness))
+    assert half.min() > math.log(1.01) / 2

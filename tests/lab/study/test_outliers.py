@@ -1,6 +1,7 @@
 """Slow devices: who is called slow for sure, and who is not. Whole tables of rates: benchmarks/coverage.py."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -107,3 +108,37 @@ def test_ranks_of_a_few_devices() -> None:
     few = judge_few(np.stack([ahead, behind[:3], behind[3:]]))
     assert (few.slow.tolist(), few.fast.tolist()) == ([True, False, False], [False, True, False])
     assert not judge_few(np.array([[1.0, 2.0, 3.0]])).slow.any()  # a single device
+
+
+# ------------------------------------------------ promises for fleets that are not normal (benchmarks/coverage.py)
+
+
+FLEETS, CASES = load_benchmark("promises/fleets"), 200
+
+
+def _most(share: float, cases: int) -> float:
+    """What is exceeded by chance in one run of a hundred thousand (normal approximation)."""
+    return share + 4.3 * math.sqrt(share * (1 - share) / cases)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        "devices gamma 1",
+        "devices t3",
+        "two bins, 80 / 20, 2 % apart",
+        "times rounded to 1 %",
+        "noise differs per device",
+    ],
+)
+def test_devices_of_fleets_that_are_not_normal_are_not_certainly_slow_or_fast(law: str) -> None:
+    shares = FLEETS._judged(np.random.default_rng(3), FLEETS.LAWS[law], CASES, (32, 5))
+    assert max(shares["slow"], shares["fast"]) <= _most(0.05, CASES)
+
+
+@pytest.mark.parametrize(("devices", "cabinets"), [(64, 4), (32, 2)])
+def test_warm_cabinets_are_named_and_equal_ones_are_not(devices: int, cabinets: int) -> None:
+    share = partial(FLEETS._cabinets, cases=60, devices=devices, cabinets=cabinets)
+    warm, equal = (share(np.random.default_rng(5), warmer=warmer) for warmer in (0.04, 0.0))
+    assert warm["first"] >= 0.95
+    assert max(warm["to remove"], equal["first"], equal["others"], equal["to remove"]) <= _most(0.05, 60)

@@ -4,6 +4,7 @@ The real process is run by tests/integration/test_bench_cli.py (study of simulat
 """
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,22 @@ from tests.lab.telemetry.nvidia_host import NvmlLibrary, SimulatedCuda, install_
 from vernier.devices.cpu import Cpu
 from vernier.devices.cuda import Cuda
 from vernier.errors import ConfigError, RunFailed
+from vernier.lab.launcher import Ended
+from vernier.lab.reading.csv_tables import read_csv
+from vernier.lab.records.bench import Failure, MeasuringProgress, RepeatResult
 from vernier.lab.study import run as study_run
 from vernier.lab.study.files import StudyDir
-from vernier.lab.study.run import Cooler, StudySettings, collect, find_targets, parse_slow, plan_order, socket_of
-from vernier.records.bench import ArmFailure, RepeatResult
+from vernier.lab.study.run import (
+    Cooler,
+    StudySettings,
+    collect,
+    find_targets,
+    parse_slow,
+    plan_order,
+    plan_study,
+)
+from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo
-from vernier.store.csv_tables import read_csv
 
 
 class _OneCpu(Cpu):
@@ -41,20 +52,12 @@ def test_cores_are_devices_with_the_machines_identity() -> None:
     cores = sorted(os.sched_getaffinity(0))
     assert [t.cores for t in targets] == [(c,) for c in cores]
     assert targets[0].device.id == f"machine-7-core{cores[0]}"
-    whole = find_targets(StudySettings(per="socket"), CPU)
-    assert sorted(c for t in whole for c in t.cores) == cores
 
 
 def test_cores_that_cannot_be_pinned_to_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity")
     with pytest.raises(ConfigError, match="cannot pin a process to a core"):
         find_targets(StudySettings(), CPU)
-
-
-def test_a_socket_is_what_the_system_says(tmp_path: Path) -> None:
-    put(tmp_path / "sys/devices/system/cpu/cpu5/topology/physical_package_id", "1")
-    assert socket_of(5, tmp_path) == 1
-    assert socket_of(6, tmp_path) == 0
 
 
 def test_accelerators_are_known_by_their_uuid_and_seen_alone() -> None:
@@ -163,8 +166,8 @@ class Log:
     def begin(self, study: StudyDir, done: int, total: int) -> None:
         self.calls.append((done, total))
 
-    def pace(self, seconds_per_iteration: float, left: int) -> None:
-        self.calls.append((seconds_per_iteration, left))
+    def progress(self, now: MeasuringProgress | None, left: int) -> None:
+        self.calls.append((now and now.fastest_s, left))
 
     def repeat(self, done: int, total: int, what: str) -> None:
         pass
@@ -173,39 +176,60 @@ class Log:
 RESULT = RepeatResult(time="now", seconds=(2.0, 1.0, 1.0), warmup=1, train_time_s=4.0)
 
 
-def _finish(name: str, request: Any, variables: Any, on_pace: Any) -> RepeatResult:
-    if on_pace:
-        on_pace(1.0)
-    return RESULT
+def _ended(result: RepeatResult | Failure) -> Ended:
+    return Ended(tree=encode(result), code=0, seconds=5.0, output="")
+
+
+def _finish(request: Any, *, variables: Any, on_progress: Any) -> Ended:
+    on_progress(MeasuringProgress(phase="measuring", fastest_s=1.0))
+    return _ended(RESULT)
 
 
 def test_an_interrupted_study_resumes_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
-    def run(name: str, request: Any, variables: Any, on_pace: Any) -> RepeatResult:
+    def run(request: Any, **how: Any) -> Ended:
         if len(ran) == 3:
             raise KeyboardInterrupt
-        ran.append(name)
-        return _finish(name, request, variables, on_pace)
+        ran.append(request.uuid)
+        return _finish(request, **how)
 
     settings = StudySettings(repeats=2, pause_s=0)
     at = (settings, find_targets(settings, GPUS), "cuda", tmp_path / "s")
-    monkeypatch.setattr(study_run, "run_study_repeat", run)
+    monkeypatch.setattr(study_run, "run", run)
     with pytest.raises(KeyboardInterrupt):
         collect(*at, Log())
     assert len(StudyDir.open(tmp_path / "s").repeats()) == 3
     listener = Log()
-    monkeypatch.setattr(study_run, "run_study_repeat", _finish)
+    monkeypatch.setattr(study_run, "run", _finish)
     study = collect(*at, listener)
     assert len(study.repeats()) == 8
-    assert listener.calls == [(3, 8), (1.0, 5)]
+    assert listener.calls == [(3, 8), *[(1.0, 5)] * 5]
     again = Log()
     collect(*at, again)
     assert again.calls == [(8, 8)]
 
 
+def test_without_a_directory_an_interrupted_study_of_today_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_run, "run", _finish)
+    settings = StudySettings(repeats=2, pause_s=0)
+    targets, path = find_targets(settings, GPUS), tmp_path / "20261119-120000-study-resnet50"
+    meta = plan_study(settings, targets)
+    study = collect(settings, targets, "cuda", path, Log())
+    assert StudyDir.find_interrupted(tmp_path, meta) is None, "it is finished"
+    shutil.rmtree(study.finished()[0])
+    assert StudyDir.find_interrupted(tmp_path, meta) == path
+    assert StudyDir.find_interrupted(tmp_path, plan_study(replace(settings, seed=1), targets)) is None
+    with study.locked():
+        assert StudyDir.find_interrupted(tmp_path, meta) is None, "another process measures it"
+    os.utime(path / "study.json", (1, 1))
+    assert StudyDir.find_interrupted(tmp_path, meta) is None, "the machine was another one then"
+
+
 def test_a_study_is_not_resumed_in_the_directory_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_run, "run_study_repeat", _finish)
+    monkeypatch.setattr(study_run, "run", _finish)
     settings = StudySettings(repeats=1, pause_s=0)
     study = collect(settings, find_targets(settings, GPUS), "cuda", tmp_path / "s", Log())
     other = StudySettings(repeats=1, pause_s=0, batch=8)
@@ -216,13 +240,13 @@ def test_a_study_is_not_resumed_in_the_directory_of_another(tmp_path: Path, monk
 
 
 def test_one_device_that_fails_does_not_lose_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(name: str, request: Any, variables: Any, on_pace: Any) -> RepeatResult | ArmFailure:
-        if name == "GPU-2":
-            return ArmFailure(status="out-of-memory", why="too big")
+    def run(request: Any, **_: Any) -> Ended:
+        if request.uuid == "GPU-2":
+            return _ended(Failure(status="out-of-memory", why="too big"))
         telemetry, kernels = ({"t_s": 0.1, "clock_mhz": 1500.0},), ({"name": "k", "total_ms": 1.0},)
-        return replace(RESULT, telemetry=telemetry, kernels=kernels)
+        return _ended(replace(RESULT, telemetry=telemetry, kernels=kernels))
 
-    monkeypatch.setattr(study_run, "run_study_repeat", run)
+    monkeypatch.setattr(study_run, "run", run)
     settings = StudySettings(repeats=2, pause_s=0)
     with pytest.raises(RunFailed, match=r"2 of 8 repeats failed.*too big"):
         collect(settings, find_targets(settings, GPUS), "cuda", tmp_path / "s", Log())

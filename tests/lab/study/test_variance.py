@@ -1,10 +1,12 @@
 """The split of the variance: what was put in comes out, and its intervals hold and are never empty."""
 
+import math
+
 import numpy as np
 import pytest
 
 from tests.conftest import load_benchmark
-from vernier.lab.study.variance import variance_split
+from vernier.lab.study.variance import variance_split, variances
 
 STUDIES = load_benchmark("promises/studies")
 
@@ -63,3 +65,28 @@ def test_a_few_devices_get_no_interval() -> None:
     parts = variance_split([np.array([1.0, 1.1]), np.array([1.2, 1.3]), np.array([1.1, 1.0])]).all_runs
     assert parts is not None
     assert parts.between_devices.high is None
+
+
+# ------------------------------------------------ promises for fleets that are not normal (benchmarks/coverage.py)
+
+
+INTERVALS = load_benchmark("promises/fleet_intervals")
+
+
+def _most(share: float, cases: int) -> float:
+    """What is exceeded by chance in one run of a hundred thousand (normal approximation)."""
+    return share + 4.3 * math.sqrt(share * (1 - share) / cases)
+
+
+@pytest.mark.parametrize("law", ["repeats t3", "repeats lognormal", "noise differs per device"])
+def test_intervals_between_repeats_hold_for_noise_that_is_not_normal(law: str) -> None:
+    covered = INTERVALS.coverage(np.random.default_rng(2), law, 400, (32, 5))
+    assert covered["repeats"] >= 1 - _most(0.10, 400)  # 64 to 83 % with chi-squared
+    assert covered["device"] >= 1 - _most(0.07, 400)
+
+
+def test_the_interval_between_repeats_is_not_narrower_than_that_of_normal_noise() -> None:
+    rows = 0.01 * np.random.default_rng(1).standard_normal((50, 20, 4))
+    value, low, high = variances(rows, np.ones(rows.shape, np.bool_)).within
+    assert (low < value).all()
+    assert np.median(high / value) >= 1.3  # chi-squared with 60 degrees of freedom: 1.48

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tests.lab.conftest import put
+from vernier.lab.records.telemetry import Reading
 from vernier.lab.telemetry.cpu import CpuSensors
-from vernier.records.telemetry import Reading
 
 
 def test_a_machine_with_all_sensors(machine: Path) -> None:

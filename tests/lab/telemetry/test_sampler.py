@@ -9,10 +9,22 @@ import pytest
 
 from tests.conftest import Done, only_run
 from tests.lab.telemetry.nvidia_host import NvmlLibrary, install_nvml, uuid_of
+from tests.report.run_dirs import encode_telemetry
 from vernier.clock import now_s
-from vernier.lab.telemetry.sampler import ProcessTree, RecordList, Sampler
-from vernier.records.telemetry import LostSensor, TelemetryEnd, TelemetryHeader, decode_telemetry, encode_telemetry
+from vernier.lab.records.telemetry import (
+    LostSensor,
+    Sample,
+    TelemetryEnd,
+    TelemetryHeader,
+    TelemetryRecord,
+    decode_telemetry,
+)
+from vernier.lab.telemetry.sampler import ProcessTree, Sampler
 from vernier.store import RunDir
+
+
+def samples_in(records: list[TelemetryRecord]) -> list[Sample]:
+    return [record for record in records if isinstance(record, Sample)]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -25,46 +37,46 @@ def test_the_sampler_says_what_it_reads_what_it_lacks_and_what_it_costs(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
-    sink = RecordList()
-    with Sampler("cpu", [], sink, hz=200) as sampler:
-        wait_until(lambda: len(sink.samples) >= 5)
-    header, end = sink.records[0], sink.records[-1]
+    records: list[TelemetryRecord] = []
+    with Sampler("cpu", [], records.append, hz=200) as sampler:
+        wait_until(lambda: len(samples_in(records)) >= 5)
+    header, end = records[0], records[-1]
     assert isinstance(header, TelemetryHeader)
     assert header.missing == sampler.setup.missing
     assert isinstance(end, TelemetryEnd)
     assert end.samples >= 5
     assert 0 < end.cpu_s < end.seconds
-    times = [s.t_s for s in sink.samples]
+    times = [s.t_s for s in samples_in(records)]
     assert times == sorted(times)
 
 
 def test_samples_cover_all_of_the_time_however_short_it_is(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
-    sink = RecordList()
-    with Sampler("cpu", [], sink, hz=0.001):
+    records: list[TelemetryRecord] = []
+    with Sampler("cpu", [], records.append, hz=0.001):
         measured_s = now_s()
-    end = sink.records[-1]
+    end = records[-1]
     assert isinstance(end, TelemetryEnd)
     assert end.samples == 2
-    assert sink.samples[0].t_s <= measured_s + 1e-6
-    assert sink.samples[-1].t_s >= measured_s - 1e-6
+    assert samples_in(records)[0].t_s <= measured_s + 1e-6
+    assert samples_in(records)[-1].t_s >= measured_s - 1e-6
 
 
 def test_zero_hz_samples_nothing() -> None:
-    sink = RecordList()
-    with Sampler("cpu", [], sink, hz=0):
+    records: list[TelemetryRecord] = []
+    with Sampler("cpu", [], records.append, hz=0):
         pass
-    assert sink.records == []
+    assert records == []
 
 
 def test_a_sensor_that_dies_ends_the_sampling_and_not_the_run(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
-    sink = RecordList()
-    with Sampler("cpu", [], sink, hz=500):
-        wait_until(lambda: bool(sink.samples))
+    records: list[TelemetryRecord] = []
+    with Sampler("cpu", [], records.append, hz=500):
+        wait_until(lambda: bool(samples_in(records)))
         (machine / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
-        wait_until(lambda: isinstance(sink.records[-1], TelemetryEnd))
-    end = sink.records[-1]
+        wait_until(lambda: isinstance(records[-1], TelemetryEnd))
+    end = records[-1]
     assert isinstance(end, TelemetryEnd)
     assert "energy_uj" in (end.problem or "")
 
@@ -73,26 +85,26 @@ def test_a_gpu_that_vanishes_is_recorded_and_the_sampling_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("pynvml")
-    library, sink = NvmlLibrary(), RecordList()
+    library, records = NvmlLibrary(), list[TelemetryRecord]()
     install_nvml(library, monkeypatch.setattr)
 
     def samples_of(device: int) -> int:
-        return sum((s.device_kind, s.device) == ("cuda", device) for s in sink.samples)
+        return sum((s.device_kind, s.device) == ("cuda", device) for s in samples_in(records))
 
-    with Sampler("cuda", [uuid_of(4), uuid_of(5)], sink, hz=500):
+    with Sampler("cuda", [uuid_of(4), uuid_of(5)], records.append, hz=500):
         wait_until(lambda: samples_of(0) > 2)
         library.lost.add(4)
-        wait_until(lambda: any(isinstance(r, LostSensor) for r in sink.records))
+        wait_until(lambda: any(isinstance(r, LostSensor) for r in records))
         before = [samples_of(0), samples_of(1)]
         wait_until(lambda: samples_of(1) > before[1] + 2)
-    header, end = sink.records[0], sink.records[-1]
+    header, end = records[0], records[-1]
     assert isinstance(header, TelemetryHeader)
     assert (header.device_kind, [d.uuid for d in header.devices]) == ("cuda", [uuid_of(4), uuid_of(5), None])
     assert samples_of(0) == before[0]
     assert isinstance(end, TelemetryEnd)
     assert end.problem is None
-    assert decode_telemetry(map(encode_telemetry, sink.records)) == sink.records
-    (lost,) = (r for r in sink.records if isinstance(r, LostSensor))
+    assert decode_telemetry(map(encode_telemetry, records)) == records
+    (lost,) = (r for r in records if isinstance(r, LostSensor))
     assert (lost.device_kind, lost.device, lost.sensor) == ("cuda", 0, "all")
     assert "GPU is lost" in lost.why
 

@@ -8,9 +8,9 @@ from tests.lab.telemetry import gaudi_host, nvidia_host
 from tests.lab.telemetry.gaudi_host import path_with, put_hl_smi
 from tests.lab.telemetry.nvidia_host import NvmlLibrary, install_nvml, uuid_of
 from vernier.errors import RunFailed
+from vernier.lab.records.telemetry import Reading
 from vernier.lab.telemetry.sensors import FIELDS, describe_unknown_devices, open_sensors
 from vernier.lab.telemetry.vendor import NVML
-from vernier.records.telemetry import Reading
 
 
 def test_every_field_of_a_reading_is_explained() -> None:

@@ -9,9 +9,9 @@ import pytest
 from tests.lab.telemetry import gaudi_host, nvidia_host
 from tests.lab.telemetry.gaudi_host import HlmlLibrary, install_hlml, put_hl_smi
 from tests.lab.telemetry.nvidia_host import NvmlLibrary, install_nvml, uuid_of, watts_of
+from vernier.lab.records.telemetry import Reading
 from vernier.lab.telemetry import vendor
 from vernier.lab.telemetry.vendor import HLML, NVML, HlSmiSensors, LibrarySensors
-from vernier.records.telemetry import Reading
 
 pynvml = pytest.importorskip("pynvml")
 pyhlml = pytest.importorskip("pyhlml")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vernier.config import Config, read_machine_file
+from vernier.lab.records.bench import Confirmation, TunedSetting, TunedValue, TuneResult
 from vernier.lab.tuning.candidates import Situation
 from vernier.lab.tuning.results import (
     closing_lines,
@@ -13,7 +14,6 @@ from vernier.lab.tuning.results import (
     table,
 )
 from vernier.lab.tuning.search import Search
-from vernier.records.bench import Confirmation, TunedSetting, TunedValue, TuneResult
 from vernier.references import plain
 
 CPU = Situation(work="train", device="cpu", cores=2, real_data=False)
@@ -37,12 +37,17 @@ def confirmation(low: float) -> Confirmation:
     return Confirmation(default_rates=(10.0,) * 4, chosen_rates=(12.0,) * 4, ratio=1.2, low=low, high=1.3)
 
 
-def result(low: float | None = 1.1, *, stopped: bool = False, situation: Situation = CPU) -> TuneResult:
-    search = Search(config=Config(), situation=situation, stable=None, minutes=5)  # type: ignore[arg-type]
+def searched(situation: Situation = CPU) -> Search:
+    search = Search(config=Config(), situation=situation, machine=None, minutes=5, notes=["a note"])  # type: ignore[arg-type]
     search.settings += [LAYOUT, WORKERS, MODE]
-    search.machine |= {"channels_last": False}
+    search.chosen |= {"channels_last": False}
+    return search
+
+
+def result(low: float | None = 1.1, *, stopped: bool = False, situation: Situation = CPU) -> TuneResult:
+    search = searched(situation)
     search.confirmation = None if low is None else confirmation(low)
-    return make_result(search, seconds=61, stopped=stopped, notes=("a note",))
+    return make_result(search, seconds=61, stopped=stopped)
 
 
 def test_every_value_has_a_row_with_its_interval_or_the_reason() -> None:
@@ -68,7 +73,7 @@ def test_only_what_new_processes_confirm_is_written() -> None:
 
 
 def test_the_file_can_be_read_and_says_what_each_choice_bought(tmp_path: Path) -> None:
-    text = file_text(result(), Config(), CPU, None)
+    text = file_text(result(), searched())
     (tmp_path / "machine.toml").write_text(text)
     file = read_machine_file(tmp_path / "machine.toml")
     assert file.settings == {"channels_last": False}

@@ -7,7 +7,7 @@ from torch import nn
 from vernier.config import Recipe
 from vernier.models import build
 from vernier.optim.build import build_optimizer, set_lr
-from vernier.optim.kinds.muon import Muon, orthogonalised
+from vernier.optim.kinds.muon import Muon, _orthogonalised
 
 MUON = Recipe(optim=Muon(lr=0.2, bias_lr=4.0, head_lr=0.1, momentum=0.8, filter_momentum=0.5, weight_decay=0.05))
 
@@ -15,7 +15,7 @@ MUON = Recipe(optim=Muon(lr=0.2, bias_lr=4.0, head_lr=0.1, momentum=0.8, filter_
 @pytest.mark.parametrize("shape", [(4, 9), (9, 4), (6, 6)])
 def test_singular_values_come_out_near_one(shape: tuple[int, int]) -> None:
     torch.manual_seed(0)
-    values = torch.linalg.svdvals(orthogonalised(torch.randn(shape) * 100))
+    values = torch.linalg.svdvals(_orthogonalised(torch.randn(shape) * 100))
     assert values.min() > 0.3
     assert values.max() < 1.6
 
@@ -24,7 +24,7 @@ def test_the_directions_of_a_matrix_stay() -> None:
     torch.manual_seed(0)
     matrix = torch.randn(4, 9, dtype=torch.float64)
     left, _, right = torch.linalg.svd(matrix, full_matrices=False)
-    turned = left.T @ orthogonalised(matrix) @ right.T
+    turned = left.T @ _orthogonalised(matrix) @ right.T
     assert (turned - torch.diag(turned.diag())).abs().max() < 1e-6
 
 
@@ -40,7 +40,7 @@ def test_filters_by_hand() -> None:
         optimizer.step()
         v = 0.5 * v + gradient
         w = w * 2 / w.norm()  # sqrt(4 filters)
-        w = w - rate * orthogonalised((gradient + 0.5 * v).reshape(4, -1)).reshape(w.shape)
+        w = w - rate * _orthogonalised((gradient + 0.5 * v).reshape(4, -1)).reshape(w.shape)
     torch.testing.assert_close(conv.weight.detach(), w)
 
 

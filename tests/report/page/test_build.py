@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.report.page.conftest import EVIL, detector
-from tests.report.run_dirs import write_run
+from tests.report.run_dirs import step_times, write_run
+from vernier.errors import ConfigError
 from vernier.records.codec import encode
 from vernier.records.predictions import Mistake, Mistakes
-from vernier.report.page.build import Page, build
+from vernier.report.page.build import Page, _choose_file, build, write_page
 from vernier.report.page.collect import collect
 from vernier.report.page.figures import Content, Section, sections
 from vernier.report.page.runs import Run
@@ -87,7 +88,7 @@ def test_a_bug_in_a_section_is_named_and_the_rest_of_the_page_is_made(
 def test_a_page_about_a_run_needs_nothing_of_the_laboratory(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['vernier.lab'] = None\n"  # every import of it fails
-        "from pathlib import Path; from vernier.report.page.writing import write_page\n"
+        "from pathlib import Path; from vernier.report.page.build import write_page\n"
         f"page = write_page([Path({str(detector(tmp_path))!r})], Path({str(tmp_path / 'page.html')!r})).page\n"
         "print(*(s.name for s in page.sections)); print(page.top)"
     )
@@ -95,3 +96,23 @@ def test_a_page_about_a_run_needs_nothing_of_the_laboratory(tmp_path: Path) -> N
     names, top = done.stdout.split("\n", 1)
     assert names.split() == ["glance", "training", "detection", "environment"]
     assert "Could not be loaded: vernier.lab.page." in top
+
+
+def test_the_file_is_the_named_one_or_lies_in_the_run_or_here(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "run", step_times(1, n=20))
+    assert _choose_file([run], None) == run / "report.html"
+    assert _choose_file([run, run], None) == Path("report.html")
+    assert _choose_file([run], tmp_path) == tmp_path / "report.html"
+    assert _choose_file([run], tmp_path / "x.html") == tmp_path / "x.html"
+
+
+def test_a_page_is_written_with_its_folder_and_replaced_by_the_next(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs", "run", step_times(1, n=20))
+    smoke = write_run(tmp_path / "runs", "smoke", step_times(1, n=20), limits__smoke=True)
+    for _ in range(2):
+        written = write_page([run.parent], tmp_path / "new" / "page.html")
+    assert written.path.read_text().startswith("<!doctype html>")
+    assert [subject.path for subject in written.subjects] == [run]
+    assert written.left_out == (smoke,)
+    with pytest.raises(ConfigError, match="Cannot write"):
+        write_page([run], written.path / "inside.html")

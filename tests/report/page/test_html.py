@@ -1,15 +1,11 @@
 """Pieces of HTML."""
 
-from vernier.report.page.html import Shown, facts, table, tag
+from vernier.report.page.html import Shown, table, tag
 
 
 def test_attributes_and_cells_are_escaped() -> None:
     assert tag("p", '<"', title='"x') == '<p title="&#34;x">&lt;&#34;</p>'
     assert "<b>" not in table("t", ["<b>"], [["<b>"]], "<b>")
-
-
-def test_facts_without_a_value_are_left_out() -> None:
-    assert facts([("model", "resnet50"), ("data", ""), ("host", None)]).count("<dt>") == 1
 
 
 def test_a_column_has_one_format_and_a_shown_number_keeps_its_value() -> None:

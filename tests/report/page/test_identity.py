@@ -6,31 +6,20 @@ from pathlib import Path
 import pytest
 
 from tests.examples import RAN as TRAINED
+from vernier.lab.page.logs import Log
 from vernier.records.events import StartEvent
-from vernier.report.logs.model import RunLog
-from vernier.report.page.identity import heading, parts_of_log, parts_of_record, unique_names
-from vernier.report.page.logs import Log
+from vernier.report.page.identity import heading, parts_of_record, unique_names
 from vernier.report.page.runs import Run
 
 RAN = replace(TRAINED, kind="infer", batch_per_device=1)
 
 
 def test_the_heading_has_network_size_batch_and_data() -> None:
-    arms = [RAN, replace(RAN, batch_per_device=32)]
-    assert heading(parts_of_record(arms)) == "resnet50 · 224 px · batch 1, 32 · synthetic"
-    assert parts_of_record(arms)["precision"] == "fp32"
+    configurations = [RAN, replace(RAN, batch_per_device=32)]
+    assert heading(parts_of_record(configurations)) == "resnet50 · 224 px · batch 1, 32 · synthetic"
+    assert parts_of_record(configurations)["precision"] == "fp32"
     assert parts_of_record([]) == {}
     assert heading({}) == ""
-
-
-def test_a_log_says_what_it_has_and_what_it_has_not() -> None:
-    settings = {"submission_benchmark": "ssd", "global_batch_size": 912}
-    parts = parts_of_log(RunLog(format="mllog", path=Path("x"), settings=settings, train_samples=117_266))
-    assert parts["network"] == "ssd"
-    assert parts["batch"] == "global batch 912"
-    assert parts["data"] == "117,266 training images"
-    assert parts["devices"] == parts["image size"] == "not in the log"
-    assert heading(parts) == "ssd · global batch 912 · 117,266 training images"
 
 
 @pytest.mark.parametrize(

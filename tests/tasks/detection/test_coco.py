@@ -15,7 +15,7 @@ from vernier import recipes
 from vernier.config import Machine
 from vernier.errors import ConfigError
 from vernier.records.run import EvalResult
-from vernier.tasks.detection.coco import EVALUATORS, FIGURES, CocoEvaluator, coco_figures, find_evaluator
+from vernier.tasks.detection.coco import EVALUATORS, FIGURES, _CocoEvaluator, coco_figures, find_evaluator
 from vernier.tasks.detection.task import Detect
 
 IDS = [0, 10, 20, 30, 40, 50, 60, 70]
@@ -106,16 +106,16 @@ def test_any_set_gives_the_same_figures_as_cocos_own_code(seed: int) -> None:
 
 
 @pytest.fixture(params=EVALUATORS, ids=lambda evaluator: evaluator.package)
-def evaluator(request: pytest.FixtureRequest) -> CocoEvaluator:
+def evaluator(request: pytest.FixtureRequest) -> _CocoEvaluator:
     """Every evaluator that is installed."""
-    each: CocoEvaluator = request.param
+    each: _CocoEvaluator = request.param
     if not each.installed():
         pytest.skip(f"{each.package} is not installed")
     return each
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_evaluator_gives_the_same_results(evaluator: CocoEvaluator, seed: int) -> None:
+def test_every_evaluator_gives_the_same_results(evaluator: _CocoEvaluator, seed: int) -> None:
     truth, rows = random_set(seed)
     ids = IDS if seed % 3 else IDS[2:5]
     results, expected = evaluator.evaluate(truth, rows, ids), find_evaluator().evaluate(truth, rows, ids)
@@ -127,7 +127,7 @@ def test_every_evaluator_gives_the_same_results(evaluator: CocoEvaluator, seed: 
     assert np.abs(results.stats - judge(truth, rows, ids)).max() <= 2.0**-52
 
 
-def test_every_evaluator_takes_sets_without_detections_objects_or_images(evaluator: CocoEvaluator) -> None:
+def test_every_evaluator_takes_sets_without_detections_objects_or_images(evaluator: _CocoEvaluator) -> None:
     truth, rows = random_set(1)
     none, empty = np.zeros((0, 7)), {**truth, "annotations": []}
     assert evaluator.evaluate(truth, none, IDS).stats.tolist() == [0.0] * 12
@@ -136,7 +136,7 @@ def test_every_evaluator_takes_sets_without_detections_objects_or_images(evaluat
     assert evaluator.evaluate(truth, none, []).stats.tolist() == [-1.0] * 12
 
 
-def test_the_ground_truth_is_not_changed(evaluator: CocoEvaluator) -> None:
+def test_the_ground_truth_is_not_changed(evaluator: _CocoEvaluator) -> None:
     truth, rows = random_set(2)
     before = json.dumps(truth)
     evaluator.evaluate(truth, rows, IDS)

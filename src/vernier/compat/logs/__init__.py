@@ -1,5 +1,5 @@
-"""Logs of other systems in the common form of `report.logs.model`: MLPerf's, NVIDIA's, and console output of scripts.
+"""Logs of other systems in the common form of `lab.logs.model`: MLPerf's and NVIDIA's.
 
-Each module knows the formats of one source and offers them as `LogFormat` objects to `report.logs.formats`. Vernier's
-own runs are in `report.logs.own`, the files of device studies in `report.logs.nvprof` and `smi`.
+Each module knows the formats of one source and offers them as `LogFormat` objects to `lab.logs.formats`. Vernier's
+own runs are in `lab.logs.own`, the files of device studies in `lab.logs.nvprof`.
 """

@@ -1,4 +1,4 @@
-"""MLPerf's logs: `:::MLLOG` lines (since v0.7) read and written, `:::MLL` (v0.6) and `:::MLPv0.5` lines read.
+"""MLPerf's logs since v0.7: `:::MLLOG` lines, read and written.
 
 Written logs have the keys and the order that mlperf-logging's parser and compliance checker require; `submission_org`
 and the like are left for the user to fill in before a submission. Times are milliseconds of the wall clock, accuracies
@@ -14,18 +14,13 @@ from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.lab.logs.formats import LogFormat
+from vernier.lab.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
 from vernier.records.codec import decode, encode
-from vernier.report.logs.formats import LogFormat
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
 from vernier.store import parse_json
 from vernier.wording import plural
 
 PREFIX = ":::MLLOG "
-_V06 = re.compile(r":::MLL (\d+\.\d+) (\w+): (.*)")
-# The parentheses hold the source file and line of the call.
-_V05 = re.compile(r":::MLPv0\.5\.\d+ (\w+) (\d+(?:\.\d+)?) \([^)]*\) (\w+)(?:: (.*))?$")
-_OTHER_NAMES = {"preproc_num_train_examples": "train_samples", "preproc_num_eval_examples": "eval_samples"}
-"""Keys of v0.5 that have another name since."""
 
 
 @frozen
@@ -50,69 +45,28 @@ class _Record:
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-def is_mllog(text: str) -> bool:
-    """Whether a text has lines of any version of MLPerf's training log."""
-    return PREFIX in text or _V06.search(text) is not None or ":::MLPv0.5" in text
-
-
 def _read_lines(text: str) -> tuple[list[_Record], int]:
     """The records of a log that may have other lines too, and how many of them are broken."""
     records, broken = [], 0
     for line in text.splitlines():
         # Logs are mixed with the output of the training script.
-        if ":::ML" not in line:
+        _, prefix, rest = line.partition(PREFIX)
+        if not prefix:
             continue
         try:
-            record = _read_line(line.strip())
+            records.append(decode(_Record, parse_json(rest.strip())))
         except ValueError:
             broken += 1
-            continue
-        records += [record] if record else []
     return records, broken
 
 
-def _read_line(line: str) -> _Record | None:
-    _, prefix, rest = line.partition(PREFIX)
-    if prefix:
-        return decode(_Record, parse_json(rest))
-    if match := _V06.search(line):
-        tree = parse_json(match[3])
-        if not isinstance(tree, dict):
-            raise ValueError("no object")
-        value, metadata = tree.get("value"), tree.get("metadata")
-        return _old_record(match[1], match[2], value, metadata if isinstance(metadata, dict) else {})
-    if match := _V05.search(line):
-        return _record_of_v05(match)
-    return None
-
-
-def _old_record(time_s: str, key: str, value: Any, metadata: Tree) -> _Record:
-    # Before v0.7 the kind of an event is in its name only.
+def _kind(key: str) -> str:
+    """The kind of an event by its name, as it is written."""
     kinds = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}
-    kind = kinds.get(key.rpartition("_")[2], "POINT_IN_TIME")
-    return _Record(time_ms=1000 * float(time_s), event_type=kind, key=key, value=value, metadata=metadata)
+    return kinds.get(key.rpartition("_")[2], "POINT_IN_TIME")
 
 
-def _record_of_v05(match: re.Match[str]) -> _Record:
-    """v0.5: `:::MLPv0.5.0 resnet 1541635761.383 (train.py:120) train_epoch: 0`, later values as JSON."""
-    benchmark, time_s, key, text = match.groups()
-    try:
-        value = parse_json(text) if text else None
-    except ValueError:
-        value = text
-    # Only lines of v0.5 name the benchmark: `_epochs` recognizes them by it.
-    metadata: Tree = {"benchmark": benchmark}
-    if isinstance(value, dict):
-        metadata |= {"epoch_num": value.get("epoch")}
-        if key == "run_stop":
-            metadata |= {"status": "success" if value.get("success") else "aborted"}
-        value = value.get("value")
-    elif key == "train_epoch":
-        metadata |= {"epoch_num": value}
-    return _old_record(time_s, _OTHER_NAMES.get(key, key), value, metadata)
-
-
-def read_mllog(path: Path, text: str) -> RunLog:
+def _read_mllog(path: Path, text: str) -> RunLog:
     """The run of an MLPerf log. Its steps are whole epochs: their wall time, and the samples of the training set.
 
     The first epoch, which includes start-up and warm-up, is in no rate.
@@ -122,8 +76,6 @@ def read_mllog(path: Path, text: str) -> RunLog:
         raise ConfigError(f"{path} has no {PREFIX.strip()} records.")
     # Points in time are hyperparameters and submission details; accuracies are results.
     settings = {r.key: r.value for r in records if r.event_type == "POINT_IN_TIME" and "eval_acc" not in r.key}
-    if benchmark := next((r.meta("benchmark") for r in records if r.meta("benchmark")), None):
-        settings.setdefault("submission_benchmark", benchmark)
     notes = [f"{plural(broken, 'broken line')} in {path.name} left out"] if broken else []
     starts, stops = ([r for r in records if r.key == key] for key in ("run_start", "run_stop"))
     total = (stops[-1].time_ms - starts[0].time_ms) / 1000 if starts and stops else None
@@ -173,31 +125,18 @@ def _devices(records: Sequence[_Record], settings: Tree) -> tuple[int | None, li
 
 
 def _epochs(records: Sequence[_Record], settings: Tree) -> list[StepRecord]:
-    """Epochs with a start and a stop; one that the target cut short has no stop and is left out.
-
-    v0.5 has no stop: there an epoch lasts until the next one, its evaluation or the end.
-    """
+    """Epochs with a start and a stop; one that the target cut short has no stop and is left out."""
     samples = float(finite(settings.get("train_samples")) or 0)
-    starts_ms: dict[int, float] = {}
+    starts_ms: dict[int | None, float] = {}
     epochs = []
-
-    def close(number: int, at_ms: float) -> None:
-        seconds = (at_ms - starts_ms.pop(number)) / 1000
-        if seconds > 0:
-            epochs.append(StepRecord(epoch=number, step=number, seconds=seconds, samples=samples))
-
     for record in records:
         number = record.epoch
-        # v0.5 marks the start of an epoch only: the next mark ends it, before another one is opened below.
-        if record.key in ("train_epoch", "eval_start", "run_stop") and record.meta("benchmark"):
-            for open_epoch in list(starts_ms):
-                close(open_epoch, record.time_ms)
-        if number is None:
-            continue
-        if record.key in ("epoch_start", "train_epoch"):
+        if record.key == "epoch_start":
             starts_ms[number] = record.time_ms
-        elif record.key == "epoch_stop" and number in starts_ms:
-            close(number, record.time_ms)
+        elif record.key == "epoch_stop" and number is not None and number in starts_ms:
+            seconds = (record.time_ms - starts_ms.pop(number)) / 1000
+            if seconds > 0:
+                epochs.append(StepRecord(epoch=number, step=number, seconds=seconds, samples=samples))
     return epochs
 
 
@@ -211,45 +150,18 @@ class _Log:
         self.now_ms = start_ms
         self.lines: list[str] = []
 
-    def point(self, key: str, value: Any, **metadata: Any) -> None:
-        self._add("POINT_IN_TIME", key, value, metadata)
-
-    def begin(self, key: str, **metadata: Any) -> None:
-        self._add("INTERVAL_START", f"{key}_start", None, metadata)
-
-    def end(self, key: str, **metadata: Any) -> None:
-        self._add("INTERVAL_END", f"{key}_stop", None, metadata)
-
-    def interval(self, key: str, epoch: int, seconds: float) -> None:
-        """A part of an epoch, over which the clock moves."""
-        self.begin(key, epoch_num=epoch + 1)
-        self.now_ms += 1000 * seconds
-        self.end(key, epoch_num=epoch + 1)
-
-    def _add(self, kind: str, key: str, value: Any, metadata: Tree) -> None:
+    def add(self, key: str, value: Any = None, **metadata: Any) -> None:
         # MLPerf's records name the source line that wrote them; here it is the line of the log.
         origin = {"file": "vernier", "lineno": len(self.lines) + 1}
         time_ms = round(self.now_ms)
-        record = _Record(time_ms=time_ms, event_type=kind, key=key, value=value, metadata=origin | metadata)
+        record = _Record(time_ms=time_ms, event_type=_kind(key), key=key, value=value, metadata=origin | metadata)
         self.lines.append(PREFIX + json.dumps(encode(record)))
 
-
-def write_mllog(run: RunLog, start_ms: float, *, benchmark: str, hyperparameters: Tree) -> str:
-    """A whole log: submission lines, hyperparameters (keys as in MLPerf's rules), blocks of epochs, evaluations."""
-    log = _Log(start_ms)
-    log.point("submission_benchmark", benchmark)
-    for key, value in (("org", "unknown"), ("division", "open"), ("status", "onprem"), ("platform", "vernier")):
-        log.point(f"submission_{key}", value)
-    # In the order that MLPerf's compliance checker requires: caches, initialization with hyperparameters, run.
-    log.point("cache_clear", True)
-    log.begin("init")
-    for key, value in hyperparameters.items():
-        log.point(key, value)
-    log.end("init")
-    log.begin("run")
-    _write_blocks(log, run)
-    log.end("run", status="success" if run.reached_target else "aborted")
-    return "\n".join(log.lines) + "\n"
+    def interval(self, key: str, epoch: int, seconds: float) -> None:
+        """A part of an epoch, over which the clock moves."""
+        self.add(f"{key}_start", epoch_num=epoch + 1)
+        self.now_ms += 1000 * seconds
+        self.add(f"{key}_stop", epoch_num=epoch + 1)
 
 
 def _write_blocks(log: _Log, run: RunLog) -> None:
@@ -262,7 +174,7 @@ def _write_blocks(log: _Log, run: RunLog) -> None:
             blocks.append([])
     # An evaluation in the last epoch leaves an empty block behind. MLPerf counts epochs from 1.
     for block in filter(None, blocks):
-        log.begin("block", first_epoch_num=block[0] + 1, epoch_count=len(block))
+        log.add("block_start", first_epoch_num=block[0] + 1, epoch_count=len(block))
         for epoch in block:
             log.interval("epoch", epoch, sum(s.seconds for s in run.steps if s.epoch == epoch))
         if result := evals.get(block[-1]):
@@ -271,12 +183,19 @@ def _write_blocks(log: _Log, run: RunLog) -> None:
             # MLPerf has one metric per benchmark, from 0 to 1.
             name = next((n for n in ("top1", "AP", "eval_accuracy") if n in values), None)
             if name is not None:
-                log.point("eval_accuracy", values[name] / (100 if name == "top1" else 1), epoch_num=result.epoch + 1)
-        log.end("block", first_epoch_num=block[0] + 1)
+                log.add("eval_accuracy", values[name] / (100 if name == "top1" else 1), epoch_num=result.epoch + 1)
+        log.add("block_stop", first_epoch_num=block[0] + 1)
 
 
 def _write(run: RunLog) -> str:
-    """The log of a run with the hyperparameters of its recipe."""
+    """A whole log: submission lines, hyperparameters (keys as in MLPerf's rules), blocks of epochs, evaluations."""
+    log = _Log(1000 * run.began().timestamp())
+    log.add("submission_benchmark", "ssd" if any("AP" in e.values for e in run.evals) else "resnet")
+    for key, value in (("org", "unknown"), ("division", "open"), ("status", "onprem"), ("platform", "vernier")):
+        log.add(f"submission_{key}", value)
+    # In the order that MLPerf's compliance checker requires: caches, initialization with hyperparameters, run.
+    log.add("cache_clear", True)
+    log.add("init_start")
     recipe: Tree = run.settings.get("recipe") or {}
     optim = recipe.get("optim") or {}
     hyperparameters = {
@@ -288,14 +207,20 @@ def _write(run: RunLog) -> str:
         "opt_base_learning_rate": optim.get("lr"),
         "opt_weight_decay": optim.get("weight_decay"),
     }
-    return write_mllog(
-        run,
-        1000 * run.began().timestamp(),
-        benchmark="ssd" if any("AP" in e.values for e in run.evals) else "resnet",
-        hyperparameters={k: v for k, v in hyperparameters.items() if v is not None},
-    )
+    for key, setting in hyperparameters.items():
+        if setting is not None:
+            log.add(key, setting)
+    log.add("init_stop")
+    log.add("run_start")
+    _write_blocks(log, run)
+    log.add("run_stop", status="success" if run.reached_target else "aborted")
+    return "\n".join(log.lines) + "\n"
 
 
 FORMAT = LogFormat(
-    reads="an MLPerf log (:::MLLOG, :::MLL or :::MLPv0.5)", recognizes=is_mllog, read=read_mllog, write=_write, order=1
+    reads="an MLPerf log (:::MLLOG)",
+    recognizes=lambda text: PREFIX in text,
+    read=_read_mllog,
+    write=_write,
+    order=1,
 )

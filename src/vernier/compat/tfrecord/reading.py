@@ -1,46 +1,110 @@
 """TFRecord files of ImageNet and COCO as TensorFlow's preparation scripts write them, read without TensorFlow.
 
+A record is its length, the masked CRC-32C of the length, an Example message, and the masked CRC-32C of the message.
 When a file is opened for the first time, every record is checked, and a table of the positions of its images is
 stored beside it or in Vernier's cache; after that, an image is one read. ImageNet's labels 1..1000 become 0..999, and
-the synsets become the names of the classes. The bytes of records and messages are up to `example`.
+the synsets become the names of the classes.
 """
 
 import json
 import math
+import struct
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from vernier.compat.protobuf import crc32c, mask_crc, read_fields, read_varint, to_signed
 from vernier.data.decoding.decode import BadImage, read_size
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, OpenFiles
+from vernier.data.sources.base import EncodedSource, Files, Indices, OpenFiles
+from vernier.data.sources.boxes.annotated import AnnotatedImage, AnnotatedSource, Annotations, Row
 from vernier.data.sources.containers.tables import Columns, file_stamp, load_or_scan, report_scan
 from vernier.data.sources.values import LARGEST_ID, LARGEST_LABEL, UNREADABLE, positive_size, whole_number
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
-from .example import Feature, parse_example, read_records
+Feature = list[Any]
+"""The values of one feature: whole numbers, floats, or (start, stop) of byte strings."""
+
+
+def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Position and content of every record. Raises ConfigError if a checksum is wrong or the file is truncated."""
+    checksum, size = crc32c(), path.stat().st_size
+    with path.open("rb") as f:
+        while head := f.read(12):
+            start = f.tell()
+            length, length_crc = struct.unpack("<QI", head) if len(head) == 12 else (0, -1)
+            if length_crc != mask_crc(checksum(head[:8])):
+                raise ConfigError(
+                    f"{path} is damaged at byte {start - len(head):,}: the checksum of a record's length is wrong."
+                )
+            if start + length + 4 > size:
+                raise ConfigError(
+                    f"{path} is truncated: the record at byte {start:,} continues beyond the end of the file."
+                )
+            content, tail = f.read(length), f.read(4)
+            if struct.unpack("<I", tail)[0] != mask_crc(checksum(content)):
+                raise ConfigError(f"{path} is damaged: the checksum of the record at byte {start:,} is wrong.")
+            yield start, content
+
+
+def parse_example(data: bytes) -> dict[str, Feature]:
+    """The features of an Example message by name. Raises ValueError."""
+    features: dict[str, Feature] = {}
+    try:
+        for number, _, start, stop in read_fields(data, 0, len(data)):
+            for inner, _, entry_start, entry_stop in read_fields(data, start, stop) if number == 1 else ():
+                if inner == 1:
+                    parts = {n: (a, b) for n, _, a, b in read_fields(data, entry_start, entry_stop)}
+                    name = data[slice(*parts[1])].decode()
+                    features[name] = _read_values(data, *parts[2]) if 2 in parts else []
+    except (IndexError, KeyError, UnicodeDecodeError, struct.error) as error:
+        raise ValueError(f"not an Example message: {error!r}") from None
+    return features
+
+
+def _read_values(data: bytes, at: int, end: int) -> Feature:
+    values: Feature = []
+    for kind, _, list_start, list_stop in read_fields(data, at, end):
+        for _, wire_type, start, stop in read_fields(data, list_start, list_stop):
+            if kind == 1:
+                values.append((start, stop))
+            elif kind == 2:
+                values += struct.unpack_from(f"<{(stop - start) // 4}f", data, start)
+            elif wire_type == 0:
+                values.append(to_signed(start))
+            else:
+                position = start
+                while position < stop:
+                    value, position = read_varint(data, position)
+                    values.append(to_signed(value))
+    return values
+
+
+# -------------------------------------------------------------------------------------------------------------- records
+
 
 VERSION = "4"  # in the stamp of every table: tables of other versions are made again
 _LARGEST_CATEGORY = 1 << 24
 """Categories are stored as 32-bit floats."""
 _NO_ID = -1
-_TOLERANCE_PX = 1.0  # COCO's own boxes reach out by less, and stay as they are
-SPLIT_PREFIXES = {
+_SPLIT_PREFIXES = {
     "train": ("train", "imagenet_train_subset"),
     "val": ("val", "validation", "imagenet_val_subset"),
     "test": ("test",),
 }
 """With the names of Habana's mini-ImageNet."""
 _COLUMNS = ("offset", "size", "label", "boxes", "id", "width", "height")
-_LEFT, _TOP, _RIGHT, _BOTTOM, _CATEGORY, _CROWD, _AREA = range(7)
-"""The numbers of one box in the column `box`: edges as shares of the image, area in pixels (NaN if there is none)."""
+_CATEGORY = 4
+"""A box in the column `box` has four edges as shares of the image, its category, crowd, and its area in pixels (NaN if
+there is none)."""
 
 
 def find_tfrecords(root: Path, split: str) -> list[Path]:
     """The files of a split: `train-00000-of-01024`, or `train*.tfrecord`, here or in a folder of the split's name."""
-    for prefix in SPLIT_PREFIXES[split]:
+    for prefix in _SPLIT_PREFIXES[split]:
         patterns = (f"{prefix}*-of-*", f"{prefix}*.tfrecord", f"{prefix}*.tfrecords")
         for folder in (root, root / prefix):
             # A set, because `train-00000-of-00002.tfrecord` fits two patterns, and its images would count twice.
@@ -55,18 +119,6 @@ def _load_table(path: Path) -> tuple[Columns, dict[str, str]]:
     return load_or_scan(path, {"version": VERSION, **file_stamp(path)}, lambda: _scan(path))
 
 
-class _Image(NamedTuple):
-    """What a record says about its image, in the order of the columns; `boxes` in that of the column `box`."""
-
-    begin: int
-    size: int
-    label: int
-    boxes: list[tuple[float, ...]]
-    image_id: int | None
-    width: int
-    height: int
-
-
 def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
     """Positions, labels and boxes of the images; and as metadata the name of each label or category that has one."""
     rows: list[tuple[int, ...]] = []
@@ -76,22 +128,23 @@ def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
     for position, content in read_records(path):
         report_scan(path, position, size)
         try:
-            image = _read_image(content, names)
+            row, own_boxes = _read_image(content, names)
         except UNREADABLE as error:
             raise ConfigError(f"{path}: the record at byte {position:,} is not an image Example ({error}).") from None
-        image_id = _NO_ID if image.image_id is None else image.image_id
         # The span is relative to the record, the table's positions to the file.
-        position += image.begin
-        rows.append((position, image.size, image.label, len(image.boxes), image_id, image.width, image.height))
-        boxes += image.boxes
+        rows.append((position + row[0], *row[1:]))
+        boxes += own_boxes
     # reshape: an empty list has no second dimension.
     values = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS))
     columns = {name: values[:, i].copy() for i, name in enumerate(_COLUMNS)}
     return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 7)}, {"names": json.dumps(names)}
 
 
-def _read_image(content: bytes, names: dict[str, str]) -> _Image:
-    """One record. Adds the names of its label and categories to `names`. Raises one of UNREADABLE."""
+def _read_image(content: bytes, names: dict[str, str]) -> tuple[tuple[int, ...], list[tuple[float, ...]]]:
+    """What a record says about its image, in the order of `_COLUMNS`, and its boxes, in that of the column `box`.
+
+    Adds the names of its label and categories to `names`. Raises one of UNREADABLE.
+    """
     example = parse_example(content)
     span = _first(example, "image/encoded", None)
     if not isinstance(span, tuple):
@@ -106,16 +159,10 @@ def _read_image(content: bytes, names: dict[str, str]) -> _Image:
     source_id = _read_text(content, example, "image/source_id")
     # Twenty digits are enough to exceed LARGEST_ID; int() refuses text of more than 4,300.
     is_number = source_id.isascii() and source_id.isdecimal() and len(source_id) <= 20 and int(source_id) <= LARGEST_ID
-    size = positive_size(*(_first(example, f"image/{side}", 0) for side in ("width", "height")))
-    return _Image(
-        begin=span[0],
-        size=span[1] - span[0],
-        label=label,
-        boxes=_read_boxes(example, content, names),
-        image_id=int(source_id) if is_number else None,
-        width=size[0] if size else 0,
-        height=size[1] if size else 0,
-    )
+    image_id = int(source_id) if is_number else _NO_ID
+    size = positive_size(*(_first(example, f"image/{side}", 0) for side in ("width", "height"))) or (0, 0)
+    boxes = _read_boxes(example, content, names)
+    return (span[0], span[1] - span[0], label, len(boxes), image_id, *size), boxes
 
 
 def _first(example: dict[str, Feature], name: str, default: Any) -> Any:
@@ -193,7 +240,7 @@ class _Records(EncodedSource):
     labels: Indices
 
     def __init__(self, paths: list[Path], tables: _Tables, records: Indices) -> None:
-        self._paths, self._starts, self._records = paths, tables.starts, records
+        self._tfrecords, self._starts, self._records = paths, tables.starts, records
         self._offset, self._size = (tables.columns[key][records] for key in ("offset", "size"))
         self._files = OpenFiles()
 
@@ -202,15 +249,18 @@ class _Records(EncodedSource):
         return int(np.searchsorted(self._starts, self._records[index], side="right")) - 1
 
     def read(self, index: int) -> bytes:
-        path = self._paths[self._find_file(index)]
+        path = self._tfrecords[self._find_file(index)]
         return self._files.read(str(path), int(self._offset[index]), int(self._size[index]))
 
     def describe(self, index: int) -> str:
         file = self._find_file(index)
-        return f"{self._paths[file]}[{int(self._records[index]) - int(self._starts[file])}]"
+        return f"{self._tfrecords[file]}[{int(self._records[index]) - int(self._starts[file])}]"
+
+    def files(self) -> Files:
+        return len(self._tfrecords), lambda number: str(self._tfrecords[number])
 
     def fingerprint(self) -> str:
-        names = "\0".join(p.name for p in self._paths).encode()
+        names = "\0".join(p.name for p in self._tfrecords).encode()
         return self._fingerprint(names, self._size.tobytes(), self.labels.tobytes())
 
 
@@ -235,83 +285,56 @@ class TFRecordSource(_Records):
         self.labels = labels.astype(np.int64) - first
 
 
-def _has_area(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which boxes have an area, of any width or height that is a number."""
-    finite = np.isfinite(rows[:, :4]).all(axis=1)
-    area: npt.NDArray[np.bool_] = finite & (rows[:, _RIGHT] > rows[:, _LEFT]) & (rows[:, _BOTTOM] > rows[:, _TOP])
-    return area
-
-
-class TFRecordBoxSource(_Records, BoxSource):
+class TFRecordBoxSource(_Records, AnnotatedSource):
     """Images with boxes. Raises ConfigError if no record has any; `only_with_boxes` leaves out images without boxes."""
 
     def __init__(self, paths: list[Path], other_splits: list[Path], *, only_with_boxes: bool) -> None:
         tables = _Tables.load(paths, other_splits)
-        columns = tables.columns
+        columns, where = tables.columns, str(paths[0].parent)
         if not len(columns["box"]):
             raise ConfigError(
-                f"{paths[0].parent}: the TFRecord files have no boxes (image/object/bbox/...); a detector needs them."
+                f"{where}: the TFRecord files have no boxes (image/object/bbox/...); a detector needs them."
             )
-        count = len(columns["offset"])
-        records = np.flatnonzero(columns["boxes"] > 0) if only_with_boxes else np.arange(count)
-        super().__init__(paths, tables, records)
-        self.without_boxes = int((columns["boxes"] == 0).sum())
+        records = np.arange(len(columns["offset"]))
         # An image without an id has its position in the whole set. Evaluators tell images apart by their ids, so if two
         # share one, all have their positions.
-        ids = np.where(columns["id"] == _NO_ID, np.arange(count), columns["id"])
-        self._ids = ids[records] if len(np.unique(ids)) == count else records
-        self._sizes = np.stack([columns["width"], columns["height"]], axis=1)[records]
-        # Both cover all records, also those that training leaves out: they are indexed by record, not by sample.
-        self._boxes, self._box_starts = columns["box"], np.concatenate(([0], np.cumsum(columns["boxes"])))
-        self._cut_boxes()
-        # Counted after cutting, which leaves no area of a box outside of its image.
-        self.dropped_boxes = len(self._boxes) - int(_has_area(self._boxes).sum())
+        ids = np.where(columns["id"] == _NO_ID, records, columns["id"])
+        ids = ids if len(np.unique(ids)) == len(ids) else records
+        if only_with_boxes:
+            records = np.flatnonzero(columns["boxes"] > 0)
+        _Records.__init__(self, paths, tables, records)
+        categories = np.unique(tables.all_categories).astype(np.int64)
+        labels = np.searchsorted(categories, columns["box"][:, _CATEGORY].astype(np.int64)).tolist()
+        starts = np.cumsum(columns["boxes"]) - columns["boxes"]
+        samples = []
+        for index, record in enumerate(records.tolist()):
+            part = slice(int(starts[record]), int(starts[record] + columns["boxes"][record]))
+            size = self._read_size(index, columns, record)
+            boxes = zip(columns["box"][part].tolist(), labels[part], strict=True)
+            rows = tuple(_row(row, label, *size) for row, label in boxes if size)
+            samples.append(
+                AnnotatedImage(path=Path(self.describe(index)), image_id=int(ids[record]), rows=rows, size=size)
+            )
+        known = categories.tolist()
+        classes = tuple(tables.names.get(str(c), str(c)) for c in known)
+        annotations = Annotations(samples=samples, classes=classes, where=where, category_ids=tuple(known))
+        AnnotatedSource.__init__(self, annotations, training=False)
+        self.without_boxes = int((columns["boxes"] == 0).sum())
         self.notes = self.describe_changes(training=only_with_boxes)
-        self._categories = np.unique(tables.all_categories).astype(np.int64)
-        self.category_ids = tuple(self._categories.tolist())
-        self.classes = tuple(tables.names.get(str(c), str(c)) for c in self.category_ids)
-        self.labels = np.full(len(records), -1, np.int64)
 
-    def _cut_boxes(self) -> None:
-        """Cut boxes that reach more than a pixel out of their image at its edge, as those of other formats are.
-
-        The size of an image that its record does not have is read only where a box may have to be cut.
-        """
-        edges = self._boxes[:, :4]
-        reaching_out = np.flatnonzero(((edges < 0) | (edges > 1)).any(axis=1))
-        records = np.unique(np.searchsorted(self._box_starts, reaching_out, side="right") - 1)
-        # Every record that has a box is in `_records`, so the search finds exactly it.
-        for index in np.searchsorted(self._records, records).tolist():
-            record = int(self._records[index])
-            part = slice(int(self._box_starts[record]), int(self._box_starts[record + 1]))
-            try:
-                width, height = self.size(index) or read_size(self.read(index))
-            except (BadImage, OSError):
-                continue  # the image is bad, whatever its boxes are
-            overhang = np.maximum(-edges[part], edges[part] - 1) * np.array([width, height, width, height])
-            cut = np.flatnonzero((overhang > _TOLERANCE_PX).any(axis=1)) + part.start
-            self._boxes[cut, :4] = edges[cut].clip(0, 1)
-            self._boxes[cut, _AREA] = np.nan  # the annotated area is no longer true; `boxes` computes it
-            self.cut_boxes += len(cut)
-
-    def boxes(self, index: int) -> Boxes:
-        """In pixels; the file has shares of the image. None for an image whose size cannot be found out."""
-        record = int(self._records[index])
-        rows = self._boxes[self._box_starts[record] : self._box_starts[record + 1]].astype(np.float64)
-        rows = rows[_has_area(rows)]
-        if not len(rows):
-            return Boxes.empty()
+    def _read_size(self, index: int, columns: Columns, record: int) -> tuple[int, int] | None:
+        """That of the record, or else of the image; None for a bad image, whose boxes do not matter."""
         try:
-            width, height = self.size(index) or read_size(self.read(index))
+            size = positive_size(*(int(columns[side][record]) for side in ("width", "height")))
+            return size or read_size(self.read(index))
         except (BadImage, OSError):
-            return Boxes.empty()  # the image is bad, whatever its boxes are
-        ltrb = rows[:, :4] * np.array([width, height, width, height])
-        classes = np.searchsorted(self._categories, rows[:, _CATEGORY].astype(np.int64)).astype(np.int64)
-        areas = np.where(np.isnan(rows[:, _AREA]), (ltrb[:, 2:] - ltrb[:, :2]).prod(axis=1), rows[:, _AREA])
-        return Boxes(ltrb, classes, rows[:, _CROWD] > 0, areas)
+            return None
 
-    def size(self, index: int) -> tuple[int, int] | None:
-        return positive_size(*self._sizes[index].tolist())
+    def name(self, index: int) -> str:
+        return EncodedSource.name(self, index)
 
-    def image_id(self, index: int) -> int:
-        return int(self._ids[index])
+
+def _row(row: list[float], label: int, width: int, height: int) -> Row:
+    left, top, right, bottom, _, crowd, area = row  # in the order of the column `box`; edges are fractions
+    edges = left * width, top * height, right * width, bottom * height
+    return Row(*edges, label, crowd > 0, None if math.isnan(area) else area)

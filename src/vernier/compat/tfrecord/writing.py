@@ -9,33 +9,25 @@ import hashlib
 import io
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from vernier.data.decoding.decode import BadImage, decode
+from vernier.compat.preparing.packing import Origin, PackedSplit, Progress, pack_order, read_encoded
+from vernier.compat.preparing.threads import map_in_order
+from vernier.compat.protobuf import crc32c, length_delimited, mask_crc, packed_floats, varint
+from vernier.data.decoding.decode import BadImage, decode, read_orientation
 from vernier.data.decoding.jpeg_slicing import SOI
-from vernier.data.preparing.packing import Origin, PackedSplit, Progress, map_in_order, pack_order, read_encoded
 from vernier.data.sources.base import BoxSource, EncodedSource
 from vernier.errors import ConfigError, RunFailed
-from vernier.protobuf import crc32c, length_delimited, mask_crc, packed_floats, varint
 from vernier.store.durable import replaced_atomically, write_atomically
 
-IMAGENET_FILES = {"train": 1024, "val": 128}
-COCO_FILES = {"train": 256, "val": 32}
-IMAGES_PER_FILE = 1000
+_IMAGES_PER_FILE = 1000
 """Of other sets."""
 Values = Sequence[bytes] | Sequence[float] | Sequence[int]
-
-
-class _Record(NamedTuple):
-    """The bytes of a record, and whether its image had to be encoded again."""
-
-    content: bytes
-    converted: bool
 
 
 class _Jpeg(NamedTuple):
@@ -79,11 +71,11 @@ def encode_record(content: bytes, checksum: Callable[[bytes], int]) -> bytes:
 
 
 def _as_jpeg(source: EncodedSource, index: int) -> _Jpeg:
-    """The image as it is, or as an RGB JPEG of quality 100 where it is none: these readers decode nothing else."""
+    """The image as it is, or as an upright RGB JPEG of quality 100 if it is none: these readers decode nothing else."""
     encoded = read_encoded(source, index)
     try:
-        # ImageNet has a PNG and 22 CMYK files, on which TensorFlow's JPEG decoder would stop.
-        if encoded[:2] == SOI:
+        # ImageNet has a PNG and 22 CMYK files, on which TensorFlow's JPEG decoder would stop. It ignores EXIF, too.
+        if encoded[:2] == SOI and read_orientation(encoded) == 1:
             with Image.open(io.BytesIO(encoded)) as image:
                 if image.format == "JPEG" and image.mode in ("RGB", "L"):
                     return _Jpeg(encoded, *image.size, converted=False)
@@ -96,10 +88,10 @@ def _as_jpeg(source: EncodedSource, index: int) -> _Jpeg:
     return _Jpeg(content.getvalue(), pixels.shape[1], pixels.shape[0], converted=True)
 
 
-def imagenet_record(source: EncodedSource, index: int) -> _Record:
+def _imagenet_features(source: EncodedSource, index: int, image: _Jpeg) -> dict[str, Values]:
     """An image with one class. Labels count from 1, as 0 is TensorFlow's background."""
-    image, label = _as_jpeg(source, index), int(source.labels[index])
-    features: dict[str, Values] = {
+    label = int(source.labels[index])
+    return {
         "image/height": [image.height],
         "image/width": [image.width],
         "image/colorspace": [b"RGB"],
@@ -110,15 +102,14 @@ def imagenet_record(source: EncodedSource, index: int) -> _Record:
         "image/filename": [source.name(index).rpartition("/")[2].encode()],
         "image/encoded": [image.content],
     }
-    return _Record(encode_example(features), image.converted)
 
 
-def coco_record(source: EncodedSource, index: int) -> _Record:
+def _coco_features(source: BoxSource, index: int, image: _Jpeg) -> dict[str, Values]:
     """An image with boxes: edges as shares of the image, labels are the annotations' own category ids."""
-    assert isinstance(source, BoxSource)
-    image, boxes = _as_jpeg(source, index), source.boxes(index)
+    boxes = source.boxes(index)
+    classes = boxes.classes.tolist()
     left, top, right, bottom = (boxes.ltrb / [image.width, image.height, image.width, image.height]).T.tolist()
-    features: dict[str, Values] = {
+    return {
         "image/height": [image.height],
         "image/width": [image.width],
         "image/filename": [Path(source.describe(index)).name.encode()],
@@ -130,12 +121,11 @@ def coco_record(source: EncodedSource, index: int) -> _Record:
         "image/object/bbox/xmax": right,
         "image/object/bbox/ymin": top,
         "image/object/bbox/ymax": bottom,
-        "image/object/class/text": [source.classes[c].encode() for c in boxes.classes.tolist()],
-        "image/object/class/label": [source.category_ids[c] for c in boxes.classes.tolist()],
+        "image/object/class/text": [source.classes[c].encode() for c in classes],
+        "image/object/class/label": [source.category_ids[c] for c in classes],
         "image/object/is_crowd": [int(crowd) for crowd in boxes.crowd.tolist()],
         "image/object/area": boxes.areas.tolist(),
     }
-    return _Record(encode_example(features), image.converted)
 
 
 # -------------------------------------------------------------------------------------------------------------- files
@@ -153,19 +143,31 @@ def pack_tfrecord(
     source: EncodedSource, out: Path, split: str, *, files: int | None, workers: int, progress: Progress | None = None
 ) -> PackedSplit:
     """Write a split as so many files; by default one per thousand images. Training images are shuffled."""
-    crc32c()  # refuses at once where its package is missing
+    checksum = crc32c()  # refuses at once where its package is missing
     boxes, order = isinstance(source, BoxSource), pack_order(source, split)
-    files = files or -(-len(order) // IMAGES_PER_FILE)
+    files = files or -(-len(order) // _IMAGES_PER_FILE)
     paths = [out / name for name in file_names(split, files, boxes=boxes)]
     whole = _begin(out, split, paths, {"source": source.fingerprint(), "files": files})
     done = earlier = converted = 0
-    for path, part in zip(paths, _parts(order, files), strict=True):
+
+    def encode(index: int) -> tuple[bytes, bool]:
+        image = _as_jpeg(source, index)
+        if isinstance(source, BoxSource):
+            return encode_example(_coco_features(source, index, image)), image.converted
+        return encode_example(_imagenet_features(source, index, image)), image.converted
+
+    # The last files may be empty. They are written all the same: each name has the number of files.
+    size = -(-len(order) // files)
+    for number, path in enumerate(paths):
+        part = order[number * size : (number + 1) * size]
         done += len(part)
         if path in whole:
             earlier += len(part)
             continue
-        records = map_in_order(lambda i: (coco_record if boxes else imagenet_record)(source, i), part, workers)
-        converted += _write_file(path, records)
+        with replaced_atomically(path) as temporary, temporary.open("wb") as file:
+            for content, encoded_again in map_in_order(encode, part, workers):
+                file.write(encode_record(content, checksum))
+                converted += encoded_again
         if progress:
             progress(done, len(order))
     return PackedSplit(
@@ -176,22 +178,6 @@ def pack_tfrecord(
         converted=converted,
         continued_after=earlier,
     )
-
-
-def _parts(order: list[int], files: int) -> Iterator[list[int]]:
-    # The last files may be empty. They are written all the same: each name has the number of files.
-    size = -(-len(order) // files)
-    return (order[number * size : (number + 1) * size] for number in range(files))
-
-
-def _write_file(path: Path, records: Iterator[_Record]) -> int:
-    """Write a file under a hidden name and rename it; how many of its images were encoded again."""
-    checksum, converted = crc32c(), 0
-    with replaced_atomically(path) as temporary, temporary.open("wb") as file:
-        for record in records:
-            file.write(encode_record(record.content, checksum))
-            converted += record.converted
-    return converted
 
 
 def _begin(out: Path, split: str, paths: list[Path], origin: Origin) -> set[Path]:

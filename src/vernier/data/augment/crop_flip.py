@@ -71,7 +71,7 @@ def resize_into(image: Image, out: Image, mode: str = "bilinear", *, flipped: bo
         mirror(out)
 
 
-def resize_many_into(images: list[Image], out: Image, mode: str, flipped: list[bool]) -> None:
+def _resize_many_into(images: list[Image], out: Image, mode: str, flipped: list[bool]) -> None:
     """`resize_into` for every row of `out` in one call, without the interpreter's lock until all are done.
 
     Small decoded images take so little time each that threads would otherwise wait for the lock.
@@ -137,7 +137,7 @@ class TrainTransform:
             whole: Image = image[:, :]
             return whole
         left, top, w, h = random_crop_box(image.shape[1], image.shape[0], self.augment, row)
-        factor = reduction(w, h, size) if self.data.scaled_decode and isinstance(image, LazyJpeg) else 1
+        factor = _reduction(w, h, size) if self.data.scaled_decode and isinstance(image, LazyJpeg) else 1
         if factor == 1:
             crop: Image = image[top : top + h, left : left + w]
             return crop
@@ -157,10 +157,10 @@ class TrainTransform:
     def finish_many(self, crops: list[Image], rows: Row, out: Image) -> None:
         """`finish` for every row of `out` at once; not for crop = pad."""
         assert self.augment.crop != "pad"
-        resize_many_into(crops, out, self.data.interpolation, (rows[:, FLIP] < self.augment.flip).tolist())
+        _resize_many_into(crops, out, self.data.interpolation, (rows[:, FLIP] < self.augment.flip).tolist())
 
 
-def reduction(width: int, height: int, size: int) -> int:
+def _reduction(width: int, height: int, size: int) -> int:
     """The factor by which the decoder may reduce a crop that becomes a square of `size`: 8, 4, 2 or 1."""
     return next((f for f in (8, 4, 2) if min(width, height) >= f * size), 1)
 

@@ -1,4 +1,4 @@
-"""MixUp and CutMix: a training batch is mixed with a permutation of itself, on the device, after normalisation.
+"""MixUp and CutMix: a training batch is mixed with a permutation of itself, on the device, after normalization.
 
 The draws are a function of (seed, step, micro-step, rank). The loss of mixed labels belongs to `tasks.classification`.
 """
@@ -9,13 +9,14 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vernier.config import Augment
 from vernier.randomness import Stream, key
 
 
 @dataclass(frozen=True)
-class MixDraw:
+class _MixDraw:
     """The mixing of one step: its kind, the weight of the first image, the centre of CutMix's box."""
 
     kind: Literal["mixup", "cutmix"]
@@ -27,24 +28,24 @@ class MixDraw:
 class MixedLabels:
     """The second label of each mixed image, and the weight of the first."""
 
-    second: torch.Tensor
+    second: Tensor
     weight: float
 
 
 def mix_batch(
-    images: torch.Tensor, labels: torch.Tensor, augment: Augment, *, seed: int, step: int, micro: int, rank: int
-) -> tuple[torch.Tensor, MixedLabels | None]:
-    """Mix the images of one micro-batch as `augment.mixup` and `augment.cutmix` say; None when nothing is mixed."""
-    draw = draw_mix(augment, seed, step)
+    images: Tensor, labels: Tensor, augment: Augment, *, seed: int, step: int, micro: int, rank: int
+) -> tuple[Tensor, MixedLabels | None]:
+    """Mix the images of one micro-batch by `augment.mixup` and `augment.cutmix`; None if nothing is mixed."""
+    draw = _draw_mix(augment, seed, step)
     if draw is None:
         return images, None
-    partners = draw_partners(seed, step, micro, rank, len(labels)).to(images.device)
+    partners = _draw_partners(seed, step, micro, rank, len(labels)).to(images.device)
     if draw.kind == "mixup":
-        return mixup(images, labels, draw.weight, partners)
-    return cutmix(images, labels, draw.weight, draw.centre, partners)
+        return _mixup(images, labels, draw.weight, partners)
+    return _cutmix(images, labels, draw.weight, draw.centre, partners)
 
 
-def draw_mix(augment: Augment, seed: int, step: int) -> MixDraw | None:
+def _draw_mix(augment: Augment, seed: int, step: int) -> _MixDraw | None:
     """Draw the mixing of a step, the same for every process and micro-step; None when nothing is mixed."""
     if augment.mixup == 0 and augment.cutmix == 0:
         return None
@@ -53,26 +54,24 @@ def draw_mix(augment: Augment, seed: int, step: int) -> MixDraw | None:
     cut = augment.cutmix > 0 and (augment.mixup == 0 or bool(generator.random() < 0.5))  # 0.5: timm's switch_prob
     alpha = augment.cutmix if cut else augment.mixup
     weight = float(generator.beta(alpha, alpha))
-    return MixDraw("cutmix" if cut else "mixup", weight, (float(generator.random()), float(generator.random())))
+    return _MixDraw("cutmix" if cut else "mixup", weight, (float(generator.random()), float(generator.random())))
 
 
-def draw_partners(seed: int, step: int, micro: int, rank: int, count: int) -> torch.Tensor:
-    """Draw the permutation that says which image of this micro-batch each image is mixed with."""
+def _draw_partners(seed: int, step: int, micro: int, rank: int, count: int) -> Tensor:
+    """Draw the permutation of a micro-batch: the image that each image is mixed with."""
     generator = np.random.Generator(np.random.Philox(key=key(Stream.MIX, seed, step, micro, rank)))
     return torch.from_numpy(generator.permutation(count))
 
 
-def mixup(
-    images: torch.Tensor, labels: torch.Tensor, weight: float, partners: torch.Tensor
-) -> tuple[torch.Tensor, MixedLabels]:
+def _mixup(images: Tensor, labels: Tensor, weight: float, partners: Tensor) -> tuple[Tensor, MixedLabels]:
     """MixUp: weight * images + (1 - weight) * images[partners], and the labels to go with them."""
     # Indexing has made a copy already, so mixing in place saves the memory of a third batch.
     return images[partners].lerp_(images, weight), MixedLabels(labels[partners], weight)
 
 
-def cutmix(
-    images: torch.Tensor, labels: torch.Tensor, weight: float, centre: tuple[float, float], partners: torch.Tensor
-) -> tuple[torch.Tensor, MixedLabels]:
+def _cutmix(
+    images: Tensor, labels: Tensor, weight: float, centre: tuple[float, float], partners: Tensor
+) -> tuple[Tensor, MixedLabels]:
     """CutMix: a box of share 1 - weight around `centre` (in 0..1) comes from images[partners], clipped at the border.
 
     The labels' weight is the share of the first image that is really left.

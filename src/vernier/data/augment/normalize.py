@@ -8,7 +8,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def describe_normalisation(data: Data) -> str:
-    """The mean and standard deviation in words."""
+    """Returns the mean and standard deviation as text."""
     if (tuple(data.mean), tuple(data.std)) == (IMAGENET_MEAN, IMAGENET_STD):
         return "ImageNet mean and std"
     mean, std = (" ".join(f"{value:.4g}" for value in values) for values in (data.mean, data.std))

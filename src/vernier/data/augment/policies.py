@@ -51,9 +51,9 @@ class PixelAugment:
 
     def _apply_policy(self, picture: Picture, rows: Row) -> Picture:
         if self._augment.policy == "trivial-wide":
-            return trivial_wide(picture, rows[0])
+            return _trivial_wide(picture, rows[0])
         for row in rows:
-            picture = rand_op(picture, row, self._augment.rand_magnitude, self._augment.rand_std, self._mean)
+            picture = _rand_op(picture, row, self._augment.rand_magnitude, self._augment.rand_std, self._mean)
         return picture
 
 
@@ -87,7 +87,7 @@ def _change(
     enhancement: float,
     fill: Colour,
 ) -> Picture:
-    """One operation, with the strength that it would have. What comes in from outside gets the colour `fill`."""
+    """One operation, with the strength that it would have. Pixels from outside the image get the color `fill`."""
     if name in _PLAIN_OPS:
         return _PLAIN_OPS[name](picture)
     if name in _ENHANCERS:
@@ -117,7 +117,7 @@ def _change(
 
 # --------------------------------------------------------------------------------------------- TrivialAugmentWide
 
-TRIVIAL_OPS = (
+TRIVIAL_OPS = [
     "identity",
     "shear-x",
     "shear-y",
@@ -132,10 +132,10 @@ TRIVIAL_OPS = (
     "solarize",
     "autocontrast",
     "equalize",
-)
+]
 
 
-def trivial_wide(picture: Picture, row: Row) -> Picture:
+def _trivial_wide(picture: Picture, row: Row) -> Picture:
     """One of fourteen operations at one of 31 strengths, as in torchvision (Mueller and Hutter 2021)."""
     name = TRIVIAL_OPS[int(row[0] * len(TRIVIAL_OPS))]
     strength = int(row[1] * _TRIVIAL_BINS) / (_TRIVIAL_BINS - 1)
@@ -155,7 +155,7 @@ def trivial_wide(picture: Picture, row: Row) -> Picture:
 
 # ------------------------------------------------------------------------------------------------------ RandAugment
 
-RAND_OPS = (
+RAND_OPS = [
     "autocontrast",
     "equalize",
     "invert",
@@ -171,10 +171,10 @@ RAND_OPS = (
     "shear-y",
     "translate-x",
     "translate-y",
-)
+]
 
 
-def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colour) -> Picture:
+def _rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colour) -> Picture:
     """One of fifteen operations, half of the time, in timm's "increasing" ranges: a larger magnitude changes more."""
     if row[1] >= _RAND_CHANCE:
         return picture
@@ -200,17 +200,17 @@ def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colo
 # ---------------------------------------------------------------------------------------------------------- erasing
 
 
-def erased_box(height: int, width: int, row: Row) -> tuple[int, int, int, int] | None:
+def _erased_box(height: int, width: int, row: Row) -> tuple[int, int, int, int] | None:
     """Top, left, height, width of a rectangle of 2 to 33 % of the area; None when none of ten draws fits."""
     # Height in the place of the width: RandomErasing's ratio is height over width.
     return draw_box(height, width, _ERASE_AREA, _ERASE_RATIO, row, whole=False)
 
 
 def _erase(image: Image, row: Row, chance: float, fill: Colour) -> None:
-    """Erase a random rectangle: it gets the mean colour, which is zero after normalisation."""
+    """Erase a random rectangle: it gets the mean color, which is zero after normalization."""
     if row[0] >= chance:
         return
-    box = erased_box(image.shape[0], image.shape[1], row[1:])
+    box = _erased_box(image.shape[0], image.shape[1], row[1:])
     if box is not None:
         top, left, h, w = box
         image[top : top + h, left : left + w] = fill

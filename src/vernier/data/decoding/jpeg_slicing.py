@@ -1,6 +1,6 @@
 """JPEG streams as bytes: headers, and cutting a stream to what a crop needs.
 
-Decoding is up to `decode`, adding restart markers to `restarts`. Two cuts leave every decoded pixel of the crop
+Decoding is up to `decode`, adding restart markers to `compat.preparing`. Two cuts leave every decoded pixel of the crop
 as it was:
 
 - `trim`: any baseline JPEG, down to the bottom of the crop (entropy-coded data cannot be entered in the middle).
@@ -11,30 +11,19 @@ more pixel around the crop. An MCU (minimum coded unit) is the block of 8 or 16 
 """
 
 import struct
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vernier.frozen import frozen
 
+Positions = npt.NDArray[np.int64]
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 SEQUENTIAL = (0xC0, 0xC1)  # SOF0 and SOF1: baseline and extended sequential, with Huffman coding
 
 
 class NotSliceable(ValueError):
     """A file that cannot be cut this way and must be decoded whole, with the reason."""
-
-
-class _Frame(NamedTuple):
-    """A frame header (SOF); `factors` are the horizontal and vertical sampling factors of each component."""
-
-    at: int
-    marker: int
-    precision: int
-    height: int
-    width: int
-    factors: list[tuple[int, int]]
 
 
 @frozen
@@ -69,8 +58,7 @@ def parse_header(encoded: bytes | bytearray | memoryview) -> Header:
     """Read the markers up to the first scan. Raises NotSliceable if there is no such header."""
     if bytes(encoded[:2]) != SOI:
         raise NotSliceable("not a JPEG file")
-    at, interval = 2, 0
-    frame: _Frame | None = None
+    at, interval, frame_at = 2, 0, 0
     try:
         while True:
             # Any number of fill bytes 0xFF may precede a marker.
@@ -82,41 +70,39 @@ def parse_header(encoded: bytes | bytearray | memoryview) -> Header:
             (length,) = struct.unpack_from(">H", encoded, at + 2)
             # C0 to CF are frame headers, except for DHT (C4), JPG (C8) and DAC (CC).
             if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-                frame = _parse_frame(encoded, at, marker)
+                frame_at = at
             elif marker == 0xDD:  # DRI, the restart interval
                 (interval,) = struct.unpack_from(">H", encoded, at + 4)
             elif marker == 0xDA:  # SOS, after which the entropy-coded data begins
-                return _build_header(frame, interval, at + 2 + length, encoded[at + 4])
+                return _build_header(encoded, frame_at, interval, at + 2 + length, encoded[at + 4])
             at += 2 + length
     except (IndexError, struct.error):
         raise NotSliceable("the header ends early") from None
 
 
-def _parse_frame(encoded: bytes | bytearray | memoryview, at: int, marker: int) -> _Frame:
-    precision, height, width, count = struct.unpack_from(">BHHB", encoded, at + 4)
-    # Three bytes per component: its number, both factors with four bits each, its quantization table.
-    factors = [divmod(encoded[at + 11 + 3 * i], 16) for i in range(count)]
-    return _Frame(at, marker, precision, height, width, factors)
-
-
-def _build_header(frame: _Frame | None, interval: int, scan_at: int, scan_components: int) -> Header:
-    if frame is None:
+def _build_header(
+    encoded: bytes | bytearray | memoryview, frame_at: int, interval: int, scan_at: int, scan_components: int
+) -> Header:
+    """The header of an image with its frame header (SOF) at this position; 0: there was none."""
+    if not frame_at:
         raise NotSliceable("a scan without a frame")
-    factors = frame.factors
-    if not factors or not frame.width or not frame.height or any(not 1 <= f <= 4 for pair in factors for f in pair):
+    precision, height, width, count = struct.unpack_from(">BHHB", encoded, frame_at + 4)
+    # Three bytes per component: its number, both sampling factors with four bits each, its quantization table.
+    factors = [divmod(encoded[frame_at + 11 + 3 * i], 16) for i in range(count)]
+    if not factors or not width or not height or any(not 1 <= f <= 4 for pair in factors for f in pair):
         raise NotSliceable("a frame without size or components")
     # A single component is never interleaved: its MCU is one block, whatever its factors.
     across, down = (1, 1) if len(factors) == 1 else (max(h for h, _ in factors), max(v for _, v in factors))
     return Header(
-        width=frame.width,
-        height=frame.height,
+        width=width,
+        height=height,
         components=len(factors),
-        sequential=frame.marker in SEQUENTIAL and frame.precision == 8,
+        sequential=encoded[frame_at + 1] in SEQUENTIAL and precision == 8,
         common_sampling=_is_common(factors),
         mcu_width=8 * across,
         mcu_height=8 * down,
         overlap_y=int(down > 1),
-        frame_at=frame.at,
+        frame_at=frame_at,
         restart_interval=interval,
         scan_at=scan_at,
         scan_components=scan_components,
@@ -158,8 +144,8 @@ class Cut:
     top: int
     width: int
     height: int
-    row_starts: npt.NDArray[np.int64]
-    within: npt.NDArray[np.int64]
+    row_starts: Positions
+    within: Positions
 
 
 @frozen
@@ -203,7 +189,7 @@ class Segments:
             within=within,
         )
 
-    def table(self, cut: Cut) -> npt.NDArray[np.int64]:
+    def table(self, cut: Cut) -> Positions:
         """Where the segments of a cut are, as windows.cpp reads it."""
         edges = (cut.row_starts - cut.start)[:, None] + cut.within
         across, down = cut.left // self.mcu_width, cut.top // self.mcu_height
@@ -273,13 +259,13 @@ def find_segments(encoded: bytes) -> Segments:
     )
 
 
-def _find_segment_ends(encoded: bytes, scan_at: int, expected: int) -> npt.NDArray[np.int64]:
+def _find_segment_ends(encoded: bytes, scan_at: int, expected: int) -> Positions:
     """The end of each segment's closing marker. Raises NotSliceable if they are not the markers of a complete image."""
     data = np.frombuffer(encoded, dtype=np.uint8)
     escapes = np.flatnonzero(data[scan_at:-1] == 0xFF) + scan_at
     # FF 00 is the data byte FF, and FF FF is fill; FF with anything else is a marker.
     after = data[escapes + 1]
-    ends: npt.NDArray[np.int64] = escapes[(after != 0) & (after != 0xFF)] + 2
+    ends: Positions = escapes[(after != 0) & (after != 0xFF)] + 2
     markers = data[ends - 1]
     complete = len(markers) == expected and markers[-1] == EOI[1]
     if not complete or not np.array_equal(markers[:-1], _restart_markers(expected - 1)):

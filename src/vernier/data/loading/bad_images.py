@@ -20,11 +20,12 @@ from vernier.references import command, use
 from vernier.wording import plural
 
 T = TypeVar("T")
+# If as many in a row cannot be read, the disk is the problem and not an image.
 _SUBSTITUTES = 64
 
 
 @dataclass(frozen=True)
-class BadSample:
+class _BadSample:
     """One image that could not be read."""
 
     index: int
@@ -33,17 +34,22 @@ class BadSample:
 
 
 def parse_limit(text: str, samples: int) -> int:
-    """How many bad images are tolerated: `0.1%` of the samples, rounded down, or a plain number of them."""
+    """How many bad images are tolerated: a number, `1%` of the samples, rounded down, or the larger of both: `1%,3`."""
     try:
-        if text.strip().endswith("%"):
-            share = float(text.strip()[:-1])
-            if 0 <= share <= 100:
-                return int(share * samples / 100)
-        elif int(text) >= 0:
-            return int(text)
+        return max(_limit(part.strip(), samples) for part in text.split(","))
     except ValueError:
-        pass
-    raise ConfigError(f"data.max_bad_images = {text!r}: give a number of images such as 20, or a share such as 0.1%.")
+        raise ConfigError(
+            f"data.max_bad_images = {text!r}: give a number of images such as 20, a share such as 0.1%, or both (1%,3) "
+            "for the larger one."
+        ) from None
+
+
+def _limit(part: str, samples: int) -> int:
+    percent = part.endswith("%")
+    number = float(part[:-1]) if percent else int(part)
+    if not 0 <= number <= (100 if percent else number):  # refuses NaN, too
+        raise ValueError(part)
+    return int(number * samples / 100) if percent else int(number)
 
 
 class BadImages:
@@ -52,8 +58,8 @@ class BadImages:
 
     def __init__(self, source: Source, limit: str) -> None:
         self._source, self.limit = source, parse_limit(limit, len(source))
-        self._by_index: dict[int, BadSample] = {}
-        self._new: list[BadSample] = []
+        self._by_index: dict[int, _BadSample] = {}
+        self._new: list[_BadSample] = []
         self._lock = threading.Lock()
 
     def read_or_substitute(self, sample: int, read: Callable[[int], T]) -> tuple[int, T]:
@@ -61,7 +67,7 @@ class BadImages:
 
         Raises RunFailed beyond the limit, or where no substitute can be read.
         """
-        for candidate in chain([sample], substitutes(sample, len(self._source))):
+        for candidate in chain([sample], _substitutes(sample, len(self._source))):
             try:
                 return candidate, read(candidate)
             except (BadImage, OSError) as error:
@@ -72,13 +78,14 @@ class BadImages:
 
     def report(self, sample: int, error: Exception) -> None:
         """Count an image once, however often it fails. Raises RunFailed beyond the limit."""
-        self._count(BadSample(sample, self._source.describe(sample), str(error)), self._new)
+        self._count(_BadSample(sample, self._source.describe(sample), str(error)), self._new)
 
-    def add_from_peer(self, bad: BadSample) -> None:
+    def add_from_peer(self, bad: _BadSample) -> None:
         """Count an image that another process could not read. Raises RunFailed beyond the limit."""
         self._count(bad, [])
 
-    def _count(self, bad: BadSample, new: list[BadSample]) -> None:
+    def _count(self, bad: _BadSample, new: list[_BadSample]) -> None:
+        # By index: an image that fails in every epoch counts once.
         with self._lock:
             if bad.index not in self._by_index:
                 self._by_index[bad.index] = bad
@@ -91,12 +98,12 @@ class BadImages:
                 f"lists what is wrong) or raise {use('data.max_bad_images')}."
             )
 
-    def samples(self) -> list[BadSample]:
+    def samples(self) -> list[_BadSample]:
         """Every bad image so far, by index."""
         with self._lock:
             return sorted(self._by_index.values(), key=lambda b: b.index)
 
-    def pop_new(self) -> list[BadSample]:
+    def pop_new(self) -> list[_BadSample]:
         """Those that this process reported since the last call."""
         with self._lock:
             new = list(self._new)
@@ -104,7 +111,7 @@ class BadImages:
         return new
 
 
-def substitutes(index: int, samples: int) -> Iterator[int]:
+def _substitutes(index: int, samples: int) -> Iterator[int]:
     """Samples to take instead of a bad one, in the order in which to try them."""
     order = permuted(key(Stream.SUBSTITUTE, index), np.arange(min(_SUBSTITUTES, samples)), samples)
     yield from (int(i) for i in order if i != index)

@@ -2,7 +2,7 @@
 
 Threads, not processes: the decoder and torch's resize release the interpreter lock, so nothing has to cross a process
 boundary. The loader keeps no state: requests name samples by index, and the wait for each batch is measured. What a
-batch is filled with is the readers' business (`readers`, `box_readers`, `backends`), which samples it holds `order`'s.
+batch is filled with is the readers' business (`readers`), which samples it holds `order`'s.
 """
 
 import math
@@ -10,16 +10,18 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vernier.clock import now_s
 from vernier.data.decoding.decode import Image
 from vernier.data.sources.base import Indices
+from vernier.devices import Device
 
-_CHUNK = 16
+_CHUNK = 16  # images per job: fewer cost hand-overs between threads, more leave threads idle at the end of a batch
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Batch:
     The images live in a buffer that is filled again once the next batch is requested.
     """
 
-    images: torch.Tensor
+    images: Tensor
     targets: Any
     wait_s: float
 
@@ -58,35 +60,23 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class DeviceReader(Protocol):
+class _DeviceReader(Protocol):
     """A reader that decodes on a device: it fills tensors there, a whole batch at a time."""
 
     torch_device: torch.device
-
-
-class Consumer(Protocol):
-    """The device that batches are for: what the loader needs of `vernier.devices.Device`."""
-
-    pins_memory: ClassVar[bool]
-
-    def pinned(self, tensor: torch.Tensor) -> torch.Tensor: ...
-
-    def record_event(self) -> Any: ...
-
-    def wait_for(self, event: Any) -> None: ...
 
 
 @dataclass
 class _Buffer:
     """Memory of a batch, and a moment in the device's queue after which the last batch in it has been read."""
 
-    images: torch.Tensor
+    images: Tensor
     read: Any = None
 
 
 @dataclass(frozen=True)
 class _Deferred:
-    """Work that the thread does that asks for its result: there are no loader threads."""
+    """Work done by the thread that requests its result, if there are no loader threads."""
 
     work: Callable[[], Any]
 
@@ -99,7 +89,7 @@ class _Pending:
     """A batch in the making."""
 
     buffer: _Buffer
-    images: torch.Tensor
+    images: Tensor
     indices: Indices
     jobs: Sequence[Future[Any] | _Deferred]
 
@@ -113,12 +103,13 @@ class Loader:
     """
 
     def __init__(
-        self, reader: Reader, *, batch: int, workers: int, prefetch: int, device: Consumer | None = None
+        self, reader: Reader, *, batch: int, workers: int, prefetch: int, device: Device | None = None
     ) -> None:
         self._reader, self._prefetch = reader, prefetch if workers else 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader") if workers else None
+        # prefetch + 1 batches in the making, and the one that the consumer still reads.
         shape, count = (batch, *reader.shape), self._prefetch + 2
-        if isinstance(reader, DeviceReader) and reader.torch_device.type != "cpu":
+        if isinstance(reader, _DeviceReader) and reader.torch_device.type != "cpu":
             images = [torch.empty(shape, dtype=torch.uint8, device=reader.torch_device) for _ in range(count)]
             self._queue = device
         else:
@@ -137,6 +128,7 @@ class Loader:
             while True:
                 while len(pending) <= self._prefetch and (request := next(source, None)) is not None:
                     buffer = self._buffers[turn % len(self._buffers)]
+                    # The device may still be copying from this buffer.
                     if self._queue is not None and buffer.read is not None:
                         self._queue.wait_for(buffer.read)
                     pending.append(self._start(buffer, *request))
@@ -147,6 +139,7 @@ class Loader:
                 start = now_s()
                 targets = self._reader.targets(batch.indices, [job.result() for job in batch.jobs])
                 yield Batch(batch.images.permute(0, 3, 1, 2), targets, now_s() - start)
+                # The consumer is back: everything that it queued for this batch comes before this event.
                 if self._queue is not None:
                     batch.buffer.read = self._queue.record_event()
         finally:
@@ -159,6 +152,7 @@ class Loader:
         on_cpu = images.device.type == "cpu"
         pixels: Any = images.numpy() if on_cpu else images
         indices = np.array(indices)  # the reader may change them
+        # At least two jobs per batch, so that two threads share a small one.
         chunk = max(1, min(_CHUNK, -(-len(indices) // 2)) if on_cpu else len(indices))
         parts = [(indices[at : at + chunk], pixels[at : at + chunk]) for at in range(0, len(indices), chunk)]
         return _Pending(buffer, images, indices, [self._submit(epoch, *part) for part in parts])

@@ -42,10 +42,12 @@ class TrainOrder:
         part = self.rank * self.accumulation + micro if self.neighbouring else micro * self.world + self.rank
         start, within = step_in_epoch * self.global_batch, part * per_process
         if self.repeats == 1:
+            # Positions beyond the set are copies of its first samples (`data.last_batch` = fill).
             again, positions = np.divmod(np.arange(start + within, start + within + per_process), self.samples)
             ordered: Indices = self.at(epoch, positions) + again * self.samples
             return ordered
         slots, copies = np.divmod(np.arange(start, start + self.global_batch), self.repeats)
+        # Sorted by copy: the copies of a sample are far apart in the batch, hence on different processes.
         own = np.argsort(copies, kind="stable")[within : within + per_process]
         indices: Indices = self.at(epoch, slots[own]) + copies[own] * self.samples
         return indices
@@ -69,6 +71,7 @@ class ShardedTrainOrder(TrainOrder):
     def at(self, epoch: int, positions: Indices) -> Indices:
         shards, ends = _shard_order(self.starts, self.seed, epoch)
         window_ends = ends[self.window - 1 :: self.window]
+        # The last window has fewer shards unless the window divides their number.
         if not len(window_ends) or window_ends[-1] != ends[-1]:
             window_ends = np.append(window_ends, ends[-1])
         windows = np.searchsorted(window_ends, positions, side="right")
@@ -76,6 +79,7 @@ class ShardedTrainOrder(TrainOrder):
         for w in np.unique(windows):
             begin = int(window_ends[w - 1]) if w else 0
             inside = windows == w
+            # A stream per window, so that a position is found without drawing those of the windows before it.
             stream = key(Stream.SHARD_WINDOW, self.seed, epoch, int(w))
             shuffled = begin + permuted(stream, positions[inside] - begin, int(window_ends[w]) - begin)
             order = np.searchsorted(ends, shuffled, side="right")
@@ -84,6 +88,7 @@ class ShardedTrainOrder(TrainOrder):
         return out
 
 
+# A few epochs: prefetching asks for the next one while this one is trained.
 @lru_cache(maxsize=4)
 def _shard_order(starts: tuple[int, ...], seed: int, epoch: int) -> tuple[Any, Any]:
     """The shards in this epoch's order, and the number of samples up to the end of each."""
@@ -92,24 +97,34 @@ def _shard_order(starts: tuple[int, ...], seed: int, epoch: int) -> tuple[Any, A
     return shards, np.cumsum(np.diff(np.asarray(starts))[shards])
 
 
+def fair_sample(kinds: Indices, count: int) -> Indices:
+    """At most `count` samples, in storage order: of every kind a random part, in proportion to its size.
+
+    A function of the kinds alone, so that runs with other seeds or processes are evaluated on the same images.
+    """
+    shuffled = permuted(key(Stream.EVAL_PART), np.arange(len(kinds)), len(kinds))
+    shuffled = shuffled[np.argsort(kinds[shuffled], kind="stable")]  # kind by kind, random within each
+    _, starts, sizes = np.unique(kinds[shuffled], return_index=True, return_counts=True)
+    within = np.arange(len(kinds)) - np.repeat(starts, sizes)
+    # The middle of an image's share of its kind: if not every kind can have an image, larger kinds come first.
+    share = (within + 0.5) / np.repeat(sizes, sizes)
+    chance = permuted(key(Stream.EVAL_PART, 1), np.arange(len(kinds)), len(kinds))
+    return np.sort(shuffled[np.lexsort((chance, share))[:count]])
+
+
 @frozen
 class EvalOrder:
     """Every sample once, in storage order. Processes share out whole batches, so no batch depends on their number."""
 
-    samples: int
+    samples: Indices
     batch: int
     rank: int = 0
     world: int = 1
-    max_batches: int | None = None
 
     @property
     def batches(self) -> int:
-        every = -(-self.samples // self.batch)
-        return every if self.max_batches is None else min(every, self.max_batches)
+        return -(-len(self.samples) // self.batch)
 
     def own_batches(self) -> list[Indices]:
         """The batches of this process."""
-        return [
-            np.arange(b * self.batch, min((b + 1) * self.batch, self.samples))
-            for b in range(self.rank, self.batches, self.world)
-        ]
+        return [self.samples[b * self.batch :][: self.batch] for b in range(self.rank, self.batches, self.world)]

@@ -1,15 +1,12 @@
-"""The targets of a batch: classes, or objects padded to one tensor; and a whole set's objects in COCO's form."""
+"""The targets of a batch: classes, or objects padded to one tensor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-
-from vernier.data.sources.base import BoxSource
 
 PAD_MULTIPLE = 8
 """The padded length is a multiple of this, so that a device sees few different shapes."""
@@ -61,6 +58,7 @@ class BoxTargets:
             classes=labels,
             valid=torch.arange(padded) < counts[:, None],
             samples=torch.tensor(list(samples), dtype=torch.int64),
+            # A list without sizes would give one axis.
             sizes=torch.tensor(list(sizes), dtype=torch.int64).reshape(-1, 2),
         )
 
@@ -70,31 +68,3 @@ class BoxTargets:
 
     def __len__(self) -> int:
         return len(self.samples)
-
-
-def coco_ground_truth(source: BoxSource) -> dict[str, Any]:
-    """Every object of a set as the JSON tree that pycocotools reads: boxes as x, y, width, height.
-
-    The areas are the annotations' own, which decide whether an object is small, medium or large.
-    """
-    images: list[dict[str, int]] = []
-    annotations: list[dict[str, object]] = []
-    for index in range(len(source)):
-        number, size, boxes = source.image_id(index), source.size(index), source.boxes(index)
-        images.append({"id": number, **({} if size is None else {"width": size[0], "height": size[1]})})
-        for ltrb, kind, crowd, area in zip(
-            boxes.ltrb.tolist(), boxes.classes.tolist(), boxes.crowd.tolist(), boxes.areas.tolist(), strict=True
-        ):
-            left, top, right, bottom = ltrb
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": number,
-                    "category_id": source.category_ids[kind],
-                    "bbox": [left, top, right - left, bottom - top],
-                    "area": area,
-                    "iscrowd": int(crowd),
-                }
-            )
-    categories = [{"id": i, "name": name} for i, name in zip(source.category_ids, source.classes, strict=True)]
-    return {"info": {}, "licenses": [], "images": images, "annotations": annotations, "categories": categories}

@@ -13,7 +13,6 @@ position, size, rotation, texture, light and clutter do not depend on the class:
 """
 
 import contextlib
-import errno
 import glob
 import itertools
 import json
@@ -22,7 +21,6 @@ import multiprocessing.connection
 import os
 import shutil
 import signal
-import socket
 import sys
 import threading
 import uuid
@@ -33,15 +31,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 import simplejpeg
 
 from vernier.cores import allowed_cores
+from vernier.data.trusted import private_folder
+from vernier.data.unfinished import locked_file
 from vernier.errors import ConfigError
 from vernier.folders import data_home
 
+from .drawing import render
 from .outlines import CLASSES
-from .paint import render
 from .spec import SPLITS, ShapesSpec
 
 FORMAT = 1  # a change of the files or of the drawing needs a new number, so that old sets are told from new ones
@@ -64,7 +63,7 @@ class _Record(NamedTuple):
 
 def make_cached_shapes(spec: ShapesSpec) -> Path:
     """The folder of this set in the data home; the set is made first if it is not there."""
-    return make_shapes(data_home() / spec.folder_name, spec)
+    return make_shapes(private_folder(data_home()) / spec.folder_name, spec)
 
 
 def make_shapes(out: Path, spec: ShapesSpec, *, progress: Progress | None = None, workers: int | None = None) -> Path:
@@ -73,19 +72,24 @@ def make_shapes(out: Path, spec: ShapesSpec, *, progress: Progress | None = None
     The set is drawn into a folder beside `out` and renamed when it is complete. `workers` is the number of processes,
     by default one per core for a large set. Raises ConfigError if `out` has anything else, and does not change that.
     """
-    if workers is not None and workers < 1:
-        raise ConfigError(f"shapes: workers is {workers}; use 1 or more, or leave it out for one per core")
     target = Path(out).resolve()
     if _contains_set(target, spec):
         return out
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(target)
-    partial = target.with_name(f"{_partial_prefix(target)}{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    try:
-        _write(partial, spec, progress, workers)
-        _rename(partial, target, spec)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with locked_file(target.parent / f".{target.name}.lock") as locked:
+        # Without a lock, another process may be drawing there right now.
+        for leftover in target.parent.glob(f".{glob.escape(target.name)}.partial-*") if locked else ():
+            shutil.rmtree(leftover, ignore_errors=True)
+        partial = target.parent / f".{target.name}.partial-{uuid.uuid4().hex[:8]}"
+        try:
+            if not _contains_set(target, spec):  # again: another process was faster
+                _write(partial, spec, progress, workers)
+                partial.rename(target)
+        except OSError:  # without locks, another process may have made the same set meanwhile
+            if not _contains_set(target, spec):
+                raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     return out
 
 
@@ -115,27 +119,6 @@ def _contains_set(target: Path, spec: ShapesSpec) -> bool:
 def _identify(spec: ShapesSpec) -> dict[str, object]:
     """The content of SPEC_FILE."""
     return {"format": FORMAT, "spec": asdict(spec), "classes": list(CLASSES)}
-
-
-def _partial_prefix(target: Path) -> str:
-    return f".{target.name}.partial-{socket.gethostname()}-"
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove unfinished folders of processes on this host that were killed while they made this set."""
-    for leftover in target.parent.glob(f"{glob.escape(_partial_prefix(target))}*"):
-        pid = leftover.name.removeprefix(_partial_prefix(target)).split("-")[0]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _rename(partial: Path, target: Path, spec: ShapesSpec) -> None:
-    """Give the finished folder its name, unless another process made the same set in the meantime."""
-    try:
-        partial.rename(target)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES) or not _contains_set(target, spec):
-            raise
 
 
 def _write(folder: Path, spec: ShapesSpec, progress: Progress | None, workers: int | None) -> None:
@@ -178,6 +161,7 @@ def _draw(folder: Path, spec: ShapesSpec, split: str, indices: Iterable[int]) ->
     records: list[_Record] = []
     for index in indices:
         rendered = render(spec, split, index)
+        # The accurate DCT, as in decoding.
         encoded = simplejpeg.encode_jpeg(rendered.image, JPEG_QUALITY, "RGB", "420", fastdct=False)
         (folder / split / spec.file_name(index)).write_bytes(encoded)
         boxes, classes, areas = rendered.boxes_xywh.tolist(), rendered.classes.tolist(), rendered.areas_px.tolist()

@@ -29,14 +29,6 @@ def _crescent(u: F32, v: F32) -> F32:
     return distance
 
 
-def _cross(u: F32, v: F32) -> F32:
-    return np.minimum(_box(u, v, 0.95, 0.30), _box(u, v, 0.30, 0.95))
-
-
-def _disc(u: F32, v: F32) -> F32:
-    return np.hypot(u, v) - 0.82
-
-
 def _drop(u: F32, v: F32) -> F32:
     radius, length = 0.55, 1.40  # of the round end, and from its middle to the tip, where two tangents meet
     u, side = u + 0.42, np.abs(v)
@@ -53,14 +45,6 @@ def _heart(u: F32, v: F32) -> F32:
     return np.where(below_lobe, np.maximum(flank, -notch), np.hypot(u, side) - 0.48)
 
 
-def _ring(u: F32, v: F32) -> F32:
-    return np.abs(np.hypot(u, v) - 0.68) - 0.22
-
-
-def _square(u: F32, v: F32) -> F32:
-    return _box(u, v, 0.70, 0.70)
-
-
 def _star(u: F32, v: F32) -> F32:
     sector = 2.0 * math.pi / 5.0
     angle = np.arctan2(v, u)
@@ -71,10 +55,6 @@ def _star(u: F32, v: F32) -> F32:
     return ((reach * np.cos(angle) - 1.0) * inner_v + reach * np.sin(angle) * (1.0 - inner_u)) / edge
 
 
-def _triangle(u: F32, v: F32) -> F32:
-    return np.maximum(np.abs(v) * math.sqrt(0.75) + u * 0.5, -u) - 0.48
-
-
 def _box(u: F32, v: F32, half_u: float, half_v: float) -> F32:
     return np.maximum(np.abs(u) - half_u, np.abs(v) - half_v)
 
@@ -82,13 +62,13 @@ def _box(u: F32, v: F32, half_u: float, half_v: float) -> F32:
 OUTLINES: dict[str, Outline] = {
     "arrow": _arrow,
     "crescent": _crescent,
-    "cross": _cross,
-    "disc": _disc,
+    "cross": lambda u, v: np.minimum(_box(u, v, 0.95, 0.30), _box(u, v, 0.30, 0.95)),
+    "disc": lambda u, v: np.hypot(u, v) - 0.82,
     "drop": _drop,
     "heart": _heart,
-    "ring": _ring,
-    "square": _square,
+    "ring": lambda u, v: np.abs(np.hypot(u, v) - 0.68) - 0.22,
+    "square": lambda u, v: _box(u, v, 0.70, 0.70),
     "star": _star,
-    "triangle": _triangle,
+    "triangle": lambda u, v: np.maximum(np.abs(v) * math.sqrt(0.75) + u * 0.5, -u) - 0.48,
 }
 CLASSES: tuple[str, ...] = tuple(OUTLINES)  # alphabetical, as an image folder sorts them

@@ -2,7 +2,8 @@
 
 `opening` turns what `--data` names into a source; `base` says what every source can do; `containers` reads files that
 hold many images, `boxes` images with annotations. May import `data.decoding`, `data.shapes` and `data.unfinished`,
-never loading or preparing: order and batches are up to `data.loading`, writing data sets up to `data.preparing`.
+never loading or preparing: order and batches are up to `data.loading`, writing data sets up to
+`compat.preparing`.
 """
 
 from .arrays import ArraySource

@@ -3,26 +3,26 @@
 import gzip
 import math
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from vernier.data.decoding.decode import Image
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.references import use
 
-from .base import Indices, Source, fingerprint_of, note_test_as_validation
+from .base import Files, Indices, Source, fingerprint_of
 
 
 class ArraySource(Source):
     """Decoded uint8 images in memory, [samples, height, width, channels]."""
 
     labels: Indices
+    paths: Sequence[Path] = ()
+    """The files that it was read from."""
 
-    def __init__(
-        self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], classes: tuple[str, ...], name: str
-    ) -> None:
+    def __init__(self, images: Image, labels: Indices, classes: tuple[str, ...], name: str) -> None:
         if images.ndim != 4 or len(images) != len(labels):
             raise ConfigError(f"{name}: {len(images)} images but {len(labels)} labels.")
         if len(labels) and not 0 <= labels.min() <= labels.max() < len(classes):
@@ -38,6 +38,9 @@ class ArraySource(Source):
 
     def describe(self, index: int) -> str:
         return f"{self.origin}[{index}]"
+
+    def files(self) -> Files:
+        return len(self.paths), lambda number: str(self.paths[number])
 
     def fingerprint(self) -> str:
         classes = "\0".join(self.classes).encode()
@@ -59,12 +62,13 @@ FASHION_CLASSES = (
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def read_idx(path: Path) -> npt.NDArray[np.uint8]:
+def _read_idx(path: Path) -> Image:
     """An IDX file of unsigned bytes, gzipped or not."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
+    # Two zeros, the type (8 is unsigned bytes), the number of axes, then the length of each axis in four bytes.
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08" or len(raw) < 4 + 4 * raw[3]:
         raise ConfigError(f"{path} is not an IDX file of unsigned bytes.")
     rank = raw[3]
@@ -80,14 +84,12 @@ def open_fashion_mnist(root: Path, split: str) -> ArraySource:
     stem = "train" if split == "train" else "t10k"
     if not any(root.glob(f"{stem}-*-ubyte*")):
         raise NoSuchSplit(_missing(root, f"{stem}-images-idx3-ubyte.gz"))
-    images = read_idx(_find_one(root, f"{stem}-images-idx3-ubyte.gz", f"{stem}-images-idx3-ubyte"))
-    labels = read_idx(_find_one(root, f"{stem}-labels-idx1-ubyte.gz", f"{stem}-labels-idx1-ubyte"))
+    names = f"{stem}-images-idx3-ubyte", f"{stem}-labels-idx1-ubyte"
+    paths = [_find_one(root, f"{name}.gz", name) for name in names]
+    images, labels = map(_read_idx, paths)
     if images.ndim != 3 or labels.shape != images.shape[:1] or not len(labels):
         raise ConfigError(f"{root}: the images {images.shape} and labels {labels.shape} of {stem} are not one set.")
-    _check_labels(root, labels)
-    source = ArraySource(images[..., None], labels.astype(np.int64), FASHION_CLASSES, f"{root.name}/{stem}")
-    source.notes = (note_test_as_validation(root),) if split == "val" else ()
-    return source
+    return _source(images[..., None], labels, FASHION_CLASSES, paths, f"{root.name}/{stem}", split)
 
 
 def open_cifar10(root: Path, split: str) -> ArraySource:
@@ -96,26 +98,28 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
     if not any((root / name).is_file() for name in names):
         raise NoSuchSplit(_missing(root, names[0]))
-    parts = [np.frombuffer(_find_one(root, name).read_bytes(), dtype=np.uint8) for name in names]
+    paths = [_find_one(root, name) for name in names]
+    parts = [np.frombuffer(path.read_bytes(), dtype=np.uint8) for path in paths]
     if any(p.size == 0 or p.size % 3073 for p in parts):
         raise ConfigError(f"{root}: a CIFAR-10 file is not a whole number of 3,073-byte records.")
     records = np.concatenate(parts).reshape(-1, 3073)
-    _check_labels(root, records[:, 0])
     images = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-    source = ArraySource(
-        images,
-        records[:, 0].astype(np.int64),
-        CIFAR10_CLASSES,
-        f"{root.name}/{'train' if split == 'train' else 'test'}",
-    )
-    source.notes = (note_test_as_validation(root),) if split == "val" else ()
-    return source
+    name = f"{root.name}/{'train' if split == 'train' else 'test'}"
+    return _source(images, records[:, 0], CIFAR10_CLASSES, paths, name, split)
 
 
-def _check_labels(root: Path, labels: npt.NDArray[np.uint8]) -> None:
-    """Both sets have ten classes. Raises ConfigError for any other label."""
+def _source(
+    images: Image, labels: Image, classes: tuple[str, ...], paths: list[Path], name: str, split: str
+) -> ArraySource:
+    """A split of a set with ten classes. Raises ConfigError for any other label."""
+    root = paths[0].parent
     if labels.max() > 9:
         raise ConfigError(f"{root}: a label is {labels.max()}; there are ten classes, 0 to 9. The files are damaged.")
+    source = ArraySource(images, labels.astype(np.int64), classes, name)
+    source.paths = paths
+    if split == "val":
+        source.note_test_as_validation(root)
+    return source
 
 
 def _find_one(root: Path, *names: str) -> Path:

@@ -1,24 +1,29 @@
-"""What every source of samples can do: `Source`, `EncodedSource`, `BoxSource`, and the boxes of an image.
+"""The contract of sources of samples: `Source`, `EncodedSource`, `BoxSource`, and the boxes of an image.
 
-Imports nothing of the other sources; they all import this.
+Imports nothing of the other sources; they all import this. Layouts of other packages plug in as entry points of
+`vernier.data_layouts` (`DataLayout`), such as TFRecord files.
 """
 
 import hashlib
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from vernier.data.decoding.decode import Croppable, Image, decode, lazy_image
+from vernier.data.decoding.decode import BadImage, Croppable, Image, decode, lazy_image
+from vernier.frozen import frozen
+from vernier.plugins import load_group
 from vernier.wording import plural
 
 Indices = npt.NDArray[np.int64]
+Files = tuple[int, Callable[[int], str]]
+"""How many there are, and the path of each."""
 VAL_SHARE = 0.1
 """The share of a set without splits that is set aside for validation, by default."""
 
@@ -38,7 +43,7 @@ class Source(ABC):
     labels: Labels
     channels: int = 3
     notes: tuple[str, ...] = ()
-    """What the user should know about the set before it is used."""
+    """Notes about the set that users see before it is used."""
     undivided: bool = False
     """All of a set that has no splits."""
     held_out: bool = False
@@ -57,7 +62,11 @@ class Source(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Changes when the samples, their order or their classes do (not when only pixels do)."""
+        """Changes when the samples, their order or their classes do. Pixels: see `content`."""
+
+    def files(self) -> Files:
+        """The files on this machine that contain the samples."""
+        return 0, str
 
     def _fingerprint(self, *parts: bytes) -> str:
         """A hash of the parts and of the names of the classes."""
@@ -78,6 +87,25 @@ class Source(ABC):
         """
         return None
 
+    def note_test_as_validation(self, where: object) -> None:
+        """Note that the set has no validation split, and that this test split stands in for it."""
+        self.notes += (
+            f"{where} has no validation split; its test split is used instead, so weights that a training chooses by "
+            "it (best) have no independent test",
+        )
+
+    def note_held_out(self, where: object, split: str, val: int, total: int, *, has_splits: bool = False) -> None:
+        """Note that this is a part of a set, or of its training split, of which `val` images are for validation."""
+        self.held_out = split == "val"
+        images = f"{val:,} of its {total:,} {'training ' if has_splits else ''}images"
+        what = "" if has_splits else " has no splits"
+        self.notes += (f"{where}{what}: {images} are held out for validation (data.val_share)",)
+
+    def note_undivided(self, where: object) -> None:
+        """Note that this is all of a set without splits."""
+        self.undivided = True
+        self.notes += (f"{where} has no splits: all of its {len(self):,} images are used",)
+
     def all_labels(self) -> Indices:
         """The label of every sample, as one array."""
         return np.asarray(self.labels[np.arange(len(self))], dtype=np.int64)
@@ -86,15 +114,18 @@ class Source(ABC):
 class EncodedSource(Source):
     """A source of encoded images, such as JPEG files."""
 
+    exif: bool = True
+    """Whether images are turned by their EXIF orientation (data.exif)."""
+
     @abstractmethod
     def read(self, index: int) -> bytes:
         """The encoded image."""
 
     def image(self, index: int) -> Image:
-        return decode(self.read(index))
+        return decode(self.read(index), exif=self.exif)
 
     def lazy_image(self, index: int) -> Croppable:
-        return lazy_image(self.read(index))
+        return lazy_image(self.read(index), exif=self.exif)
 
 
 @dataclass(frozen=True)
@@ -121,9 +152,9 @@ class BoxSource(Source):
     cut_boxes: int = 0
     """Boxes that reached out of their image and were cut at its edge."""
     dropped_boxes: int = 0
-    """Boxes without area, which were left out."""
+    """Boxes without area, which were dropped."""
     without_boxes: int = 0
-    """Images without boxes, which training leaves out."""
+    """Images without boxes, which are not used for training."""
 
     def describe_changes(self, *, training: bool) -> tuple[str, ...]:
         """Notes about boxes and images that were changed or left out."""
@@ -146,6 +177,17 @@ class BoxSource(Source):
         """Width and height, if the annotations have them."""
         return None
 
+    def check_size(self, index: int, width: int, height: int) -> None:
+        """Raise BadImage if the image has another size than its annotation: its boxes would be wrong."""
+        annotated = self.size(index)
+        if annotated is None or annotated == (width, height):
+            return
+        # Only sides that are swapped show that boxes were drawn by a tool that ignores the orientation.
+        swapped = annotated == (height, width)
+        why = "its boxes are those of the stored pixels (data.exif=ignore)" if swapped else "it was resized afterwards"
+        size = f"{annotated[0]} x {annotated[1]}"
+        raise BadImage(f"it has {width} x {height} pixels, but its annotation says {size}: perhaps {why}")
+
 
 def fingerprint_of(*parts: bytes) -> str:
     """A short hash of byte strings, each with its length."""
@@ -162,33 +204,15 @@ def spread_evenly(total: int, count: int) -> list[int]:
     return positions
 
 
-def note_test_as_validation(where: object) -> str:
-    """The note about a set that has no validation split, but a test split."""
-    return (
-        f"{where} has no validation split; its test split is used instead, so weights that a training chooses by it "
-        "(best) have no independent test"
-    )
-
-
-def note_held_out(where: object, val: int, total: int, *, has_splits: bool = False) -> str:
-    """The note about a set, or a training split, of which a part is held out for validation."""
-    images = f"{val:,} of its {total:,} {'training ' if has_splits else ''}images"
-    return f"{where}{'' if has_splits else ' has no splits'}: {images} are held out for validation (data.val_share)"
-
-
-def note_undivided(where: object, total: int) -> str:
-    """The note about a set without splits that is used whole."""
-    return f"{where} has no splits: all of its {total:,} images are used"
-
-
 def choose_validation(names: Sequence[str], val_share: float) -> list[int]:
     """The positions of the files that a set without splits uses for validation, chosen by the hashes of their names."""
+    # By hashes: the order of the files does not matter, and new images move few of the others to the other part.
     shuffled = sorted(range(len(names)), key=lambda i: hashlib.sha256(os.fsencode(names[i])).digest())
     return shuffled[: count_validation(len(names), val_share)]
 
 
 def count_validation(total: int, val_share: float) -> int:
-    """How many of so many images are used for validation: at least one, and not all."""
+    """Number of validation images out of `total`: at least one, and not all."""
     return min(total - 1, max(1, round(val_share * total)))
 
 
@@ -237,12 +261,35 @@ class OpenFiles:
         """Bytes of the file `name` below the root; fewer at the end of the file."""
         handle = self._handles.get(name)
         if handle is None:
+            # Again with the lock: another thread may have opened the file meanwhile.
             with self._lock:
                 handle = self._handles.get(name)
                 if handle is None:
                     handle = self._handles[name] = os.open(self.root / name, os.O_RDONLY)
+        # pread, since threads share the handle and with it the position of `read`.
         return os.pread(handle, length, start)
 
     def __del__(self) -> None:
         for handle in self._handles.values():
             os.close(handle)
+
+
+@frozen
+class DataLayout:
+    """How a layout is read and written. Functions that open give None for a folder that is not in this layout."""
+
+    open_classes: Callable[[Path, str], Source | None]
+    """The split of a classification set in a folder."""
+    open_boxes: Callable[[Path, str], BoxSource | None]
+    """The split of a detection set in a folder."""
+    write: Callable[..., Any]
+    """Write a split: `write(source, out, split, files=, workers=, progress=)`, and give its `PackedSplit`."""
+    files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Usual numbers of files by kind of set and split; others follow from the number of images."""
+
+
+def open_plugged(root: Path, split: str, *, boxes: bool) -> Source | None:
+    """The split of a folder in the first layout that recognizes it; None if none does."""
+    layouts = load_group("vernier.data_layouts", DataLayout).values()
+    openers = (each.open_boxes if boxes else each.open_classes for each in layouts)
+    return next((source for open_in in openers if (source := open_in(root, split)) is not None), None)

@@ -12,17 +12,20 @@ from pathlib import Path
 
 import numpy as np
 
+from vernier.data.trusted import is_trusted
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.wording import plural
 
-from .base import EncodedSource, Indices, NamedSource, Names, choose_validation, note_held_out, note_undivided
+from .base import EncodedSource, Files, Indices, NamedSource, Names, choose_validation
 from .containers.tables import Columns, cached_table_path, read_table, write_table
-from .values import UNREADABLE
+from .values import UNREADABLE, read_lines
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k"}
 )
+TINY_IMAGENET_LABELS = "val_annotations.txt"
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 CACHED_FROM = 5_000  # files; listing fewer is faster than checking whether the cached listing is valid
 _LINKED = "linked folders"
 _SUFFIXES = sorted(IMAGE_SUFFIXES)
@@ -50,16 +53,21 @@ class FolderSource(EncodedSource, NamedSource):
         return self._names[index]
 
     def read(self, index: int) -> bytes:
+        # Unbuffered, since the whole file is read at once; no Path, which costs more than the call.
         with open(os.path.join(self.root, self._names[index]), "rb", buffering=0) as f:
             return f.read()
 
     def describe(self, index: int) -> str:
-        return str(self.root / self._names[index])
+        return os.path.join(self.root, self._names[index])
+
+    def files(self) -> Files:
+        return len(self), self.describe
 
 
 def has_class_folders(root: Path, ignore: tuple[str, ...] = ()) -> bool:
-    """Whether a folder directly below has an image; `ignore` are names of folders that are no classes."""
+    """Whether a folder directly below has an image; `ignore` are names of folders that are not classes."""
     folders = (folder for folder in _class_folders(root) if folder.name not in ignore)
+    # The first image decides: listing all of a large set takes seconds.
     return any(next(_images_below(folder), None) is not None for folder in folders)
 
 
@@ -68,19 +76,49 @@ def visible_paths(folder: Path, pattern: str = "*") -> Iterator[Path]:
     return (path for path in folder.glob(pattern) if not path.name.startswith("."))
 
 
-def open_undivided(root: Path) -> FolderSource:
-    """All images of a root without `train/` and `val/`."""
-    source = FolderSource(root)
-    source.undivided, source.notes = True, (*source.notes, note_undivided(root, len(source)))
+def explain_content(root: Path) -> str:
+    """What may explain a folder in no layout: tables of labels, masks, a set further down. Empty or begins with a
+    space."""
+    inside = [path for folder in (root, root / "train") for path in sorted(visible_paths(folder))]
+    sentences = []
+    if table := next((path for path in inside if path.suffix.lower() in _TABLES), None):
+        sentences.append(
+            f" {table} is not read: tables of labels are not supported. Make one folder per class, or for boxes files "
+            "of COCO, Pascal VOC or YOLO."
+        )
+    if masks := next((path for path in inside if path.is_dir() and "mask" in path.name.lower()), None):
+        sentences.append(f" {masks} looks like masks, which are not read: a detector needs boxes.")
+    below = root
+    while len(folders := [path for path in visible_paths(below) if path.is_dir()]) == 1:
+        below = folders[0]
+    if below != root and folders:
+        sentences.append(f" Did you mean {below}?")
+    return "".join(sentences)
+
+
+def open_annotated_val(root: Path, folder: Path) -> FolderSource:
+    """Tiny-ImageNet's validation images as published: in one folder, their classes in val_annotations.txt."""
+    source, table = FolderSource(folder), folder / TINY_IMAGENET_LABELS
+    source.classes = tuple(path.name for path in _class_folders(root / "train"))
+    numbers = {name: number for number, name in enumerate(source.classes)}
+    try:
+        class_of = dict(line.split()[:2] for line in read_lines(table))
+        labels = [numbers[class_of[source.name(index).rpartition("/")[2]]] for index in range(len(source))]
+    except (ValueError, KeyError) as error:
+        raise ConfigError(f"{table}: {error} has no class among the folders of {root / 'train'}.") from None
+    source.labels, source.notes = np.array(labels, dtype=np.int64), ()
     return source
 
 
-def split_by_name(root: Path, split: str, val_share: float, *, has_splits: bool = False) -> FolderSource:
+def split_by_name(root: Path, split: str | None, val_share: float, *, has_splits: bool = False) -> FolderSource:
     """A split of a root without `train/` and `val/`: file names' hashes choose a share of every class for `val`.
 
-    `has_splits`: the root is the training split of a set.
+    None: all images. `has_splits`: the root is the training split of a set.
     """
     whole = FolderSource(root)
+    if split is None:
+        whole.note_undivided(root)
+        return whole
     labels = whole.all_labels()
     val: list[int] = []
     for label in range(len(whole.classes)):
@@ -91,12 +129,11 @@ def split_by_name(root: Path, split: str, val_share: float, *, has_splits: bool 
     in_val = np.zeros(len(whole), dtype=np.bool_)
     in_val[val] = True
     part = whole.select(np.flatnonzero(in_val if split == "val" else ~in_val))
-    part.held_out = split == "val"
-    part.notes = (*whole.notes, note_held_out(root, len(val), len(whole), has_splits=has_splits))
+    part.note_held_out(root, split, len(val), len(whole), has_splits=has_splits)
     return part
 
 
-def sort_classes(names: Iterable[str]) -> list[str]:
+def _sort_classes(names: Iterable[str]) -> list[str]:
     """Names in the order of their classes: 2 before 10 where all of them are numbers, otherwise as text."""
     names = sorted(names)
     if all(name.isascii() and name.isdecimal() for name in names):
@@ -105,13 +142,13 @@ def sort_classes(names: Iterable[str]) -> list[str]:
 
 
 def _class_folders(root: Path) -> list[Path]:
-    names = sort_classes(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    names = _sort_classes(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
     return [root / name for name in names]
 
 
 @frozen
 class _Listing:
-    """What a folder holds; `skipped` counts the files that are no images, by the ending of their names, and folders
+    """The content of a folder; `skipped` counts files other than images, by the ending of their names, and folders
     that are links."""
 
     classes: tuple[str, ...]
@@ -122,6 +159,8 @@ class _Listing:
 
 def _notes(root: Path, listing: _Listing) -> tuple[str, ...]:
     notes = []
+    if len(listing.classes) == 1 and (reason := explain_content(root)):
+        notes.append(f"{root} has one class ({listing.classes[0]}).{reason}")
     if list(listing.classes) != sorted(listing.classes):
         shown = ", ".join(listing.classes[:3])
         notes.append(f"{root}: the class folders are numbers and are sorted as numbers ({shown}, ...), not as text")
@@ -146,6 +185,7 @@ def _list_folder(root: Path) -> _Listing:
     if not any(files):
         raise ConfigError(
             f"{root} has no images: expected one folder per class with {', '.join(sorted(IMAGE_SUFFIXES))} files."
+            f"{explain_content(root)}"
         )
     if empty := [c for c, names in zip(classes, files, strict=True) if not names]:
         raise ConfigError(_explain_empty(root, empty))
@@ -172,6 +212,7 @@ def _explain_empty(root: Path, empty: list[str]) -> str:
         f"{root}: no images but {' and '.join(annotations)} files in {', '.join(empty[:5])}. If those "
         "are boxes, they are not in a layout that Vernier reads: COCO (annotations/instances_train.json), Pascal VOC "
         "(Annotations/*.xml) or YOLO (labels/*.txt). If not, move them elsewhere: every folder is a class."
+        f"{explain_content(root)}"
     )
 
 
@@ -201,11 +242,6 @@ def _raise(error: OSError) -> None:
 # -------------------------------------------------------------------------------------------------- the cached listing
 
 
-def _directory_times(root: Path) -> dict[str, list[int]]:
-    """When each directory last gained, lost or renamed an entry."""
-    return {os.path.relpath(here, root): _times(here) for here, _, _ in os.walk(root)}
-
-
 def _times(folder: str | Path) -> list[int]:
     """The time of the last change, and that of the status, which no copying program can set back."""
     status = Path(folder).stat()
@@ -215,7 +251,8 @@ def _times(folder: str | Path) -> list[int]:
 def _cache_listing(root: Path, listing: _Listing) -> None:
     """Store the listing if the cache can be written; otherwise the folder is listed again next time."""
     path = cached_table_path("listings", root)
-    times = _directory_times(root)
+    # A directory's time changes when it gains, loses or renames an entry.
+    times = {os.path.relpath(here, root): _times(here) for here, _, _ in os.walk(root)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         columns: Columns = {
@@ -234,13 +271,14 @@ def _cache_listing(root: Path, listing: _Listing) -> None:
 def _read_cached_listing(root: Path) -> _Listing | None:
     """The stored listing; None where there is none, a directory has changed, or other files were listed as images."""
     path = cached_table_path("listings", root)
-    if not path.is_file():
+    if not is_trusted(path):
         return None
     try:
         columns, metadata = read_table(path)
         times = json.loads(metadata["times"])
         if {name: _times(root / name) for name in times} != times:
             return None
+        # A version that knew other endings listed other files.
         if json.loads(metadata["suffixes"]) != _SUFFIXES:
             return None
         return _Listing(

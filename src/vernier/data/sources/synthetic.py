@@ -39,6 +39,7 @@ class SyntheticSource(Source):
         return in_pool
 
     def _pool(self, shape: tuple[int, ...]) -> Image:
+        # All threads of the loader ask at first, and a pool takes a while and some 40 MB.
         with self._lock:
             if shape not in self._pools:
                 self._pools[shape] = np.random.default_rng(0).integers(0, 256, (POOL, *shape), dtype=np.uint8)

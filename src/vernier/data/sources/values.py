@@ -1,4 +1,4 @@
-"""Values in files of others, read strictly: text, JSON, whole numbers, labels, sizes and names of classes.
+"""Strict parsing of values in third-party files: text, JSON, whole numbers, labels, sizes and names of classes.
 
 What does not fit raises ValueError with the reason, which each format's reader turns into one sentence with the file's
 name; whole files raise ConfigError themselves.
@@ -85,5 +85,6 @@ def check_class_names(names: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _shown(value: Any) -> str:
+    # Python refuses to write integers of more than 4,300 digits.
     text = repr(value) if not isinstance(value, int) or abs(value) < 1 << 200 else "a very long number"
     return text if len(text) <= 60 else text[:57] + "..."

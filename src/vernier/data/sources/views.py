@@ -1,21 +1,28 @@
-"""Another view of a source: its classes under the numbers of a model's outputs, or its images in grey or in colour.
+"""Another view of a source: classes under the numbers of a model's outputs, gray or color images, images in memory.
 
-The samples and their order stay those of the source; reading them is up to it.
+The samples and their order stay those of the source; reading them is up to it. A cache is for sets that are small
+enough: from the second epoch on nothing is decoded. It is decided once, when the set is opened, from the sizes of a
+sample of its images; pixels and order are the same with and without. A set that does not fit is not cached at all: a
+part of it would help little and cost all of the memory.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from vernier.data.decoding.decode import Image
+from vernier.data.decoding.decode import BadImage, Image, read_size
+from vernier.frozen import frozen
+from vernier.host_memory import available_bytes
+from vernier.records.codec import omitted
 
 from .arrays import ArraySource
-from .base import Boxes, BoxSource, Indices, Labels, Source
+from .base import Boxes, BoxSource, EncodedSource, Files, Indices, Labels, Source, spread_evenly
+from .containers.shards import ShardSource
 
 _LUMA = np.array([19595, 38470, 7471], np.uint32)  # ITU-R 601 in 1/65536, as Pillow has it
 
 
-class SourceView(Source):
+class _SourceView(Source):
     """The samples of another source."""
 
     def __init__(self, inner: Source) -> None:
@@ -38,8 +45,11 @@ class SourceView(Source):
     def fingerprint(self) -> str:
         return self._inner.fingerprint()
 
+    def files(self) -> Files:
+        return self._inner.files()
 
-class BoxView(SourceView, BoxSource):
+
+class _BoxView(_SourceView, BoxSource):
     """The same for images with boxes."""
 
     _inner: BoxSource
@@ -74,7 +84,7 @@ class _MappedLabels:
         return self._numbers[np.asarray(self._inner[samples], dtype=np.int64)]
 
 
-class RenumberedSource(SourceView):
+class _RenumberedSource(_SourceView):
     """A source whose labels are those of other classes."""
 
     def __init__(self, inner: Source, classes: tuple[str, ...], numbers: tuple[int, ...]) -> None:
@@ -82,7 +92,7 @@ class RenumberedSource(SourceView):
         self.classes, self.labels = classes, _MappedLabels(inner.labels, np.array(numbers, np.int64))
 
 
-class RenumberedBoxSource(BoxView):
+class _RenumberedBoxSource(_BoxView):
     """The same for images with boxes."""
 
     def __init__(self, inner: BoxSource, classes: tuple[str, ...], numbers: tuple[int, ...]) -> None:
@@ -102,7 +112,7 @@ def renumber_classes(source: Source, classes: tuple[str, ...], numbers: tuple[in
 
     Categories keep the ids of the annotations; classes that the source does not have get unused ids.
     """
-    view = RenumberedBoxSource if isinstance(source, BoxSource) else RenumberedSource
+    view = _RenumberedBoxSource if isinstance(source, BoxSource) else _RenumberedSource
     return view(source, classes, numbers)  # type: ignore[arg-type]
 
 
@@ -118,8 +128,8 @@ def _convert(images: Image, channels: int) -> Image:
     return to_grey(images) if channels == 1 else np.repeat(images, 3, axis=-1)
 
 
-class ConvertedSource(SourceView):
-    """A source whose images are converted to grey or to colour."""
+class _ConvertedSource(_SourceView):
+    """A source whose images are converted to gray or to color."""
 
     def __init__(self, inner: Source, channels: int) -> None:
         super().__init__(inner)
@@ -129,12 +139,12 @@ class ConvertedSource(SourceView):
         return _convert(self._inner.image(index), self.channels)
 
 
-class ConvertedBoxSource(ConvertedSource, BoxView):
+class _ConvertedBoxSource(_ConvertedSource, _BoxView):
     """The same for images with boxes."""
 
 
 def with_channels(source: Source, channels: int) -> Source:
-    """The source in grey (1 channel) or in colour (3), with a note where its images are not so themselves.
+    """Returns the source in gray (1 channel) or in color (3), with a note if its images are converted.
 
     A network of another number of channels is left to the checks of the model.
     """
@@ -143,7 +153,7 @@ def with_channels(source: Source, channels: int) -> Source:
     if isinstance(source, ArraySource):
         converted: Source = ArraySource(_convert(source.images, channels), source.labels, source.classes, source.origin)
     else:
-        converted = (ConvertedBoxSource if isinstance(source, BoxSource) else ConvertedSource)(source, channels)
+        converted = (_ConvertedBoxSource if isinstance(source, BoxSource) else _ConvertedSource)(source, channels)
     change = (
         "the images are in colour, the network takes grey ones: they are converted (ITU-R 601 luma)"
         if channels == 1
@@ -151,3 +161,75 @@ def with_channels(source: Source, channels: int) -> Source:
     )
     converted.notes = (*source.notes, change)
     return converted
+
+
+_SAMPLE = 200
+_SHARDS = 4
+_OVERHEAD_BYTES = 200  # of an array and its slot in the list
+_CAUTION = 1.1  # the sample may have missed large ones
+
+
+class _CachedSource(_SourceView):
+    """A source whose decoded images stay in memory, up to a number of bytes."""
+
+    def __init__(self, inner: Source, limit_bytes: int) -> None:
+        super().__init__(inner)
+        self._left = limit_bytes
+        self._cache: list[Image | None] = [None] * len(inner)
+
+    def image(self, index: int) -> Image:
+        image = self._cache[index]
+        if image is None:
+            image = self._inner.image(index)
+            if image.nbytes <= self._left:  # two threads may both add here: the limit is soft by one image each
+                self._left -= image.nbytes
+                self._cache[index] = image
+        return image
+
+
+class _CachedBoxSource(_CachedSource, _BoxView):
+    """The same for images with boxes."""
+
+
+def _decoded_bytes(source: EncodedSource) -> int:
+    """The size of all decoded images, estimated from the headers of a sample or the tables of a few shards."""
+    areas = _areas_in_tables(source) if isinstance(source, ShardSource) else _areas_of_headers(source)
+    return int(len(source) * (float(np.mean(areas)) * source.channels + _OVERHEAD_BYTES)) if areas else 0
+
+
+def _areas_in_tables(source: ShardSource) -> list[int]:
+    """Without reading a shard, which may be remote."""
+    tables = [source.table(which) for which in spread_evenly(len(source.shards), _SHARDS)]
+    areas = np.concatenate([table["width"].astype(np.int64) * table["height"] for table in tables])
+    return [area for area in areas.tolist() if area]
+
+
+def _areas_of_headers(source: EncodedSource) -> list[int]:
+    areas = []
+    for index in spread_evenly(len(source), _SAMPLE):
+        try:
+            width, height = read_size(source.read(index))
+            areas.append(width * height)
+        except (BadImage, OSError):
+            continue
+    return areas
+
+
+@frozen
+class CacheDecision:
+    """Whether decoded images stay in memory, and the two sizes that decided it."""
+
+    cache: Literal["off", "memory", "does not fit"]
+    cache_needs_bytes: int | None = omitted()
+    cache_limit_bytes: int | None = omitted()
+
+
+def cache_in_memory(source: Source, share: float, processes: int = 1) -> tuple[Source, CacheDecision]:
+    """The source, cached in memory when all of it fits into `share` of the free memory, and the decision."""
+    if share <= 0 or not isinstance(source, EncodedSource):
+        return source, CacheDecision(cache="off")
+    limit, needed = int(share * available_bytes() / processes), _decoded_bytes(source)
+    if not needed or needed * _CAUTION > limit:
+        return source, CacheDecision(cache="does not fit", cache_needs_bytes=needed, cache_limit_bytes=limit)
+    cached = _CachedBoxSource(source, limit) if isinstance(source, BoxSource) else _CachedSource(source, limit)
+    return cached, CacheDecision(cache="memory", cache_needs_bytes=needed, cache_limit_bytes=limit)

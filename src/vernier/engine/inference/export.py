@@ -1,69 +1,31 @@
-"""Export of a trained model to a file: weights alone (safetensors, torchvision's names), or the network with its
-weights (ONNX, torch.export), which is run on real images before it gets its final name.
+"""Export of a trained model to a file: weights alone (safetensors, torchvision's names); formats of whole networks plug
+in (`model_file.NetworkFormat`).
 
-A network file takes decoded pixels, uint8 from 0 to 255, and normalises them itself unless `normalized_input` is set.
 Every file describes itself (`model_file`). The model card beside the file is `report.model_card`'s.
 """
 
-import io
-import json
-import logging
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
-import torch
 from safetensors import SafetensorError
-from torch import nn
 
-from vernier.config import Config, Eval, Recipe, to_dict
+from vernier.config import Config, to_dict
 from vernier.config.migrations import SCHEMAS
-from vernier.data.augment.normalize import Normalizer
-from vernier.data.loading.loader import Reader
-from vernier.data.sources.base import Indices
-from vernier.devices.cpu import Cpu
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.models import entry_of, shown_name, weights
 from vernier.records.events import StartEvent
 from vernier.records.run import ExportCheck, ModelFile
 from vernier.references import given, use
-from vernier.store import replaced_atomically, run_of_checkpoint
-from vernier.tasks import task_of
+from vernier.store import RunDir
 from vernier.version import describe_version
-from vernier.wording import plural
 
-from .evaluate import evaluating
-from .model_file import (
-    ABOUT,
-    ONNX_PACKAGES,
-    Outputs,
-    Runner,
-    as_tuple,
-    open_onnx,
-    open_torch_export,
-    require_onnx,
-    to_metadata,
-)
-from .preparation import NO_AUGMENTATION
+from .model_file import network_formats, read_description, to_metadata
 from .trained import Trained
 
-Format = Literal["safetensors", "torchvision", "onnx", "torch-export"]
-SUFFIX: dict[Format, str] = {
-    "safetensors": ".safetensors",
-    "torchvision": ".pth",
-    "onnx": ".onnx",
-    "torch-export": ".pt2",
-}
-OUTPUTS = {"classify": ("logits",), "detect": ("offsets", "logits")}
-"""The names of a network's outputs, by task."""
-CHECK_IMAGES = 64
-TOLERANCE = 1e-3
-"""Largest difference between a runtime's output and PyTorch's, as a share of the largest output."""
+_WEIGHTS = {"safetensors": ".safetensors", "torchvision": ".pth"}
+"""Formats of weights alone, with their suffixes."""
 
 
 @frozen
@@ -75,46 +37,77 @@ class Exported:
     check: ExportCheck | None = None
 
 
-def check_export(form: Format, out: Path | None, *, data: str | None, normalized_input: bool) -> None:
+def _suffixes() -> dict[str, str]:
+    """The ending of every format's files."""
+    return _WEIGHTS | {name: each.suffix for name, each in network_formats().items()}
+
+
+def choose_format(form: str | None, out: Path | None) -> str:
+    """The format of a file by its ending, or the given one. Raises ConfigError if they contradict each other."""
+    ending, suffixes = "" if out is None else out.suffix.lower(), _suffixes()
+    of_ending = next((format for format, suffix in suffixes.items() if suffix == ending), None)
+    if form is None and ending and not of_ending:
+        raise ConfigError(
+            f"{given('out', out)}: no format has the ending {ending}. Use {', '.join(suffixes.values())}, or give "
+            f"{use('format', slot='NAME')}, too."
+        )
+    if form and of_ending and form != of_ending:
+        raise ConfigError(
+            f"{given('format', form)} and {given('out', out)} contradict each other. Use the ending {suffixes[form]}, "
+            f"or {use('format', of_ending)}."
+        )
+    return form or of_ending or "safetensors"
+
+
+def check_export(form: str, out: Path | None, *, data: str | None, normalized_input: bool) -> None:
     """Raise ConfigError for what can be refused before any model is loaded."""
-    if form in ("safetensors", "torchvision") and (data is not None or normalized_input):
+    if form in _WEIGHTS and (data is not None or normalized_input):
         other = given("data.source", data) if data is not None else given("normalized_input", True)
         raise ConfigError(
             f"{given('format', form)} writes weights alone, and {other} is for whole models. Use "
-            f"{use('format', 'onnx')} or {use('format', 'torch-export')}."
+            f"{use('format', 'onnx')}."
         )
-    if form == "onnx":
-        require_onnx(ONNX_PACKAGES, given("format", form))
+    # Before the model is loaded, which takes seconds.
+    if form not in _WEIGHTS:
+        network_formats()[form].check()
     if out is not None:
         _require_free(out)
 
 
 def export(
-    trained: Trained, form: Format, out: Path | None, *, data: str | None = None, normalized_input: bool = False
+    trained: Trained,
+    form: str,
+    out: Path | None,
+    *,
+    data: str | None = None,
+    normalized_input: bool = False,
+    again: bool = False,
 ) -> Exported:
     """Write a model in one of the formats; without `out`: to the current folder, named after the recipe.
 
-    A network is checked on images of `data`, or of the run's own data. Nothing is overwritten. Raises RunFailed, and
-    removes the file, when a network does not compute what PyTorch computes.
+    A network is checked on images of `data`, or of the run's own data. Nothing is overwritten, except a file with the
+    same model if an interrupted export is done `again`. Raises RunFailed, and removes the file, when a network does
+    not compute what PyTorch computes.
     """
-    check_export(form, out, data=data, normalized_input=normalized_input)
     if trained.runtime:
         raise ConfigError(
             f"{trained.origin} is a model without separate weights, run by {trained.runtime}. Export the run or a "
             "safetensors file instead."
         )
     step = "" if trained.step is None else f"-step{trained.step}"
-    target = out or Path(f"{trained.config.recipe.name}{step}{SUFFIX[form]}")
-    _require_free(target)
-    if form in ("safetensors", "torchvision"):
-        about = describe_model(trained)
-        _write_weights(trained, form, target, to_metadata(about))
-        return Exported(path=target, about=about)
-    network = ExportedNetwork(trained, normalized_input)
-    images = _real_images(trained, data)
-    about = replace(describe_model(trained), input=network.takes, pixels=not normalized_input)
-    check = _write_network(network, images, form, target, to_metadata(about), data or trained.config.recipe.data.source)
-    return Exported(path=target, about=about, check=check)
+    target = out or Path(f"{trained.config.recipe.name}{step}{_suffixes()[form]}")
+    about = describe_model(trained)
+    replaced = again and _has_same_model(target, about)
+    check_export(form, None if replaced else target, data=data, normalized_input=normalized_input)
+    if form not in _WEIGHTS:
+        return network_formats()[form].export(trained, target, about, data=data, normalized_input=normalized_input)
+    _write_weights(trained, form, target, to_metadata(about))
+    return Exported(path=target, about=about)
+
+
+def _has_same_model(file: Path, about: ModelFile) -> bool:
+    description = read_description(file)
+    return description is not None and replace(description, input=about.input, pixels=about.pixels) == about
 
 
 def on_cpu(config: Config) -> Config:
@@ -127,19 +120,8 @@ def describe_model(trained: Trained) -> ModelFile:
     """What a file with this model says about itself."""
     recipe, result = trained.config.recipe, trained.result
     data, figures = recipe.data, result.figures if result else {}
-    settings = Config(
-        recipe=Recipe(
-            name=recipe.name,
-            about=recipe.about,
-            model=replace(
-                recipe.model, weights="", backbone_weights="", freeze=(), freeze_statistics=False, reset_head=False
-            ),
-            data=replace(data, source=trained.own_data),
-            augment=NO_AUGMENTATION,
-            detect=recipe.detect,
-            eval=Eval(flip_tta=recipe.eval.flip_tta),
-        )
-    )
+    # The recipe as it was trained. Machine and limits are those of whoever uses the file.
+    settings = Config(recipe=replace(recipe, data=replace(data, source=trained.own_data)))
     return ModelFile(
         model=recipe.model.name,
         network=shown_name(recipe.model),
@@ -165,7 +147,7 @@ def describe_model(trained: Trained) -> ModelFile:
 
 def _ran_line(checkpoint: Path | None) -> str:
     """What ran in the run of a checkpoint, in one line; empty where it was not recorded."""
-    run = None if checkpoint is None else run_of_checkpoint(checkpoint)
+    run = None if checkpoint is None else RunDir.of_checkpoint(checkpoint)
     start = next((event for event in run.history() if isinstance(event, StartEvent)), None) if run else None
     return start.ran.line() if start and start.ran else ""
 
@@ -176,15 +158,17 @@ def _require_free(target: Path) -> None:
     if not target.parent.is_dir():
         raise ConfigError(f"{given('out', target)}: the folder {target.parent} does not exist.")
     try:
-        target.touch()  # fails now rather than after the work
-        target.unlink()
+        # Fails now rather than after the work. Without a name: nothing that could be left is taken for a model.
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
     except OSError as error:
         raise ConfigError(
             f"Cannot write {target}: {error.strerror}. Choose another file with {use('out', slot='FILE')}."
         ) from None
 
 
-def _unwritable(target: Path, error: Exception) -> RunFailed:
+def unwritable(target: Path, error: Exception) -> RunFailed:
+    """The error of a file that could not be written, with what to do."""
     return RunFailed(
         f"{target} could not be written: {error}. Choose another file with {use('out', slot='FILE')}, or free some "
         "space."
@@ -194,181 +178,17 @@ def _unwritable(target: Path, error: Exception) -> RunFailed:
 # ------------------------------------------------------------------------------------------------------------- weights
 
 
-def _write_weights(trained: Trained, form: Format, target: Path, metadata: dict[str, str]) -> None:
-    tensors = trained.model.state_dict()
+def _write_weights(trained: Trained, form: str, target: Path, metadata: dict[str, str]) -> None:
+    save = weights.save_safetensors
     if form == "torchvision":
-        _require_torchvision(trained)
+        spec, save = trained.config.recipe.model, weights.save_torch
+        # Refuse what torchvision cannot build: weights would be wrong there, or not load.
+        if difference := entry_of(spec.name)[1].why_not_torchvision(spec, trained.channels):
+            raise ConfigError(
+                f"torchvision cannot build {shown_name(spec)}: {difference}. Use {use('format', 'safetensors')} "
+                "or onnx."
+            )
     try:
-        if form == "torchvision":
-            weights.save_torch(tensors, target, metadata)
-        else:
-            weights.save_safetensors(tensors, target, metadata)
+        save(trained.model.state_dict(), target, metadata)
     except (OSError, RuntimeError, SafetensorError) as error:  # the writers raise these when the disk is full
-        raise _unwritable(target, error) from None
-
-
-def _require_torchvision(trained: Trained) -> None:
-    """Refuse what torchvision cannot build: weights would be wrong there, or not load."""
-    spec = trained.config.recipe.model
-    if difference := entry_of(spec.name)[1].why_not_torchvision(spec, trained.channels):
-        raise ConfigError(
-            f"torchvision cannot build {shown_name(spec)}: {difference}. Use {use('format', 'safetensors')}, onnx or "
-            "torch-export."
-        )
-
-
-# ------------------------------------------------------------------------------------------------------------ networks
-
-
-class ExportedNetwork(nn.Module):
-    """A network as it is exported: normalisation in front unless its users do it, outputs of no class cut off."""
-
-    def __init__(self, trained: Trained, normalized_input: bool) -> None:
-        super().__init__()
-        self.model = trained.model.eval()
-        task = task_of(trained.config.recipe)
-        self._classes = len(trained.classes) if task.name == "classify" else None
-        data = trained.config.recipe.data
-        self._normalize = Normalizer(data, torch.device("cpu"))
-        self._normalized_input = normalized_input
-        self.names = OUTPUTS[task.name]
-        self.takes = "uint8 [batch, channels, height, width], pixels from 0 to 255; the network normalises them"
-        if normalized_input:
-            scaling = f"(pixel / 255 - {list(data.mean)}) / {list(data.std)}"
-            self.takes = f"float32 [batch, channels, height, width], already {scaling}"
-
-    def forward(self, images: torch.Tensor) -> Any:
-        outputs = self.model(images if self._normalized_input else self._normalize(images))
-        return outputs if self._classes is None else outputs[:, : self._classes]
-
-    def prepare_input(self, pixels: torch.Tensor) -> torch.Tensor:
-        """uint8 images in the form this network takes."""
-        return self._normalize(pixels) if self._normalized_input else pixels
-
-
-def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
-    """Validation images as the network sees them in evaluation, uint8 [images, channels, height, width]."""
-    recipe = trained.config.recipe
-    if data is not None:
-        recipe = replace(recipe, data=replace(recipe.data, source=data))
-    task = task_of(recipe, trained.config.machine)
-    try:
-        source = task.open("val")
-    except ConfigError as error:
-        raise ConfigError(
-            f"{error.message} The exported model is checked on real images: give {use('data.source', slot='PATH')}."
-        ) from None
-    images, _ = read_images(task.eval_reader(source), spread_indices(len(source), CHECK_IMAGES))
-    if images.shape[1] != trained.channels:
-        raise ConfigError(
-            f"The model takes images of {plural(trained.channels, 'channel')}, the data has {images.shape[1]}."
-        )
-    return images
-
-
-def spread_indices(samples: int, count: int) -> Indices:
-    """The positions of at most `count` samples, spread evenly over all of them."""
-    return np.linspace(0, samples - 1, min(count, samples)).astype(np.int64)
-
-
-def read_images(reader: Reader, indices: Indices) -> tuple[torch.Tensor, Any]:
-    """Images as evaluation prepares them, uint8 [images, channels, height, width], and their targets."""
-    pixels = torch.zeros((len(indices), *reader.shape), dtype=torch.uint8)
-    filled = reader.fill(0, indices, pixels.numpy())
-    return pixels.permute(0, 3, 1, 2).contiguous(), reader.targets(indices, [filled])
-
-
-def _write_network(
-    network: ExportedNetwork, images: torch.Tensor, form: Format, target: Path, metadata: dict[str, str], data: str
-) -> ExportCheck:
-    """Write the network under a temporary name, compare it with PyTorch's, and only then rename it."""
-    inputs = network.prepare_input(images)
-    with evaluating(network, Cpu()):
-        expected = as_tuple(network(inputs))
-    try:
-        with replaced_atomically(target) as temporary, quiet_exporters():
-            run, runtime = WRITERS[form](network, inputs, temporary, metadata)
-            return compare_outputs(expected, run(inputs), runtime, data)
-    except OSError as error:
-        raise _unwritable(target, error) from None
-
-
-REMOVED = f"The file was removed; try {use('format', 'torch-export')} or safetensors."
-
-
-def compare_outputs(
-    expected: Outputs, outputs: Outputs, runtime: str, data: str, *, then: str = REMOVED
-) -> ExportCheck:
-    """Compare a runtime's outputs with PyTorch's on the same images. Raises RunFailed when they differ too much.
-
-    `then` is the end of its message: what happens now, and what to do.
-    """
-    if [e.shape for e in expected] != [o.shape for o in outputs]:
-        raise RunFailed(f"{runtime} gives outputs of other shapes than PyTorch. {then}")
-    difference = max(float((e - o).abs().max()) for e, o in zip(expected, outputs, strict=True))
-    largest = max(float(e.abs().max()) for e in expected)
-    one_class = len(expected) == 1 and expected[0].dim() == 2
-    same = int((expected[0].argmax(1) == outputs[0].argmax(1)).sum()) if one_class else None
-    images = len(expected[0])
-    if not difference <= TOLERANCE * max(largest, 1.0) or (same is not None and same < images):
-        classes = "" if same is None else f"; the same class for {same} of {images} images"
-        raise RunFailed(
-            f"{runtime} does not compute what PyTorch does: largest difference {difference:.3g} of outputs up to "
-            f"{largest:.3g}{classes}. {then}"
-        )
-    return ExportCheck(
-        against=runtime, images=images, data=data, max_difference=difference, largest_output=largest, same_top1=same
-    )
-
-
-def save_onnx(
-    network: nn.Module, names: tuple[str, ...], inputs: torch.Tensor, path: Path, metadata: Mapping[str, str]
-) -> None:
-    """Write a network with these names of outputs as ONNX with a free batch size."""
-    example = inputs[:2] if len(inputs) > 1 else inputs.repeat(2, 1, 1, 1)  # of one image the size would be fixed
-    program = torch.onnx.export(
-        network,
-        (example,),
-        dynamo=True,
-        verbose=False,
-        input_names=["images"],
-        output_names=list(names),
-        dynamic_shapes=({0: torch.export.Dim("batch")},),
-    )
-    assert program is not None
-    program.model.metadata_props.update(metadata)
-    program.save(path, external_data=False)
-
-
-def _write_onnx(
-    network: ExportedNetwork, inputs: torch.Tensor, path: Path, metadata: dict[str, str]
-) -> tuple[Runner, str]:
-    """Write ONNX; onnxruntime to run it, and its name."""
-    save_onnx(network, network.names, inputs, path, metadata)
-    return open_onnx(path)
-
-
-def _write_torch_export(
-    network: ExportedNetwork, inputs: torch.Tensor, path: Path, metadata: dict[str, str]
-) -> tuple[Runner, str]:
-    """Write torch.export's file with a free batch size; the file read back to run it, and its name."""
-    with torch.no_grad():
-        program = torch.export.export(network, (inputs[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    buffer = io.BytesIO()  # PyTorch's own file writer ends the process when the disk is full
-    torch.export.save(program, buffer, extra_files={ABOUT: json.dumps(metadata)})
-    path.write_bytes(buffer.getbuffer())
-    return open_torch_export(path)
-
-
-WRITERS = {"onnx": _write_onnx, "torch-export": _write_torch_export}
-
-
-@contextmanager
-def quiet_exporters() -> Iterator[None]:
-    """Without the exporters' messages about optional packages and their own deprecations."""
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
+        raise unwritable(target, error) from None

@@ -13,12 +13,12 @@ from vernier.data.decoding.decode import Image
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder
 from vernier.data.sources.files import FilesSource
-from vernier.engine.execution import Execution
+from vernier.engine.execution import Execution, evaluating
 from vernier.errors import RunFailed
 from vernier.records.predictions import ImagePrediction
 from vernier.tasks import task_of
 
-from .evaluate import evaluating, with_engine
+from .evaluate import with_engine
 from .trained import Trained
 
 BATCH = 16
@@ -26,6 +26,7 @@ BATCH = 16
 
 def with_engine_for(trained: Trained, images: Sequence[Path | Image]) -> Trained:
     """The model, run by the engine of its settings, which is checked on these images."""
+    # One damaged photograph is reported beside the others; training would end the run.
     readable = override(trained.config, "data.max_bad_images", "100%")
     source = FilesSource(images, trained.classes, trained.channels)
     return with_engine(replace(trained, config=readable), source, batch=min(BATCH, len(source)), labelled=False)
@@ -45,9 +46,10 @@ def predict(trained: Trained, images: Sequence[Path | Image]) -> Iterator[tuple[
     forward = Execution(
         trained.model, replace(machine, mode="eager"), trained.device, frozen=several
     ).evaluation_network(BATCH)
+    # Predictions come in the order of the images, so that this count is the index of the next one.
     done = 0
     try:
-        order = EvalOrder(samples=len(source), batch=BATCH).own_batches()
+        order = EvalOrder(samples=np.arange(len(source)), batch=BATCH).own_batches()
         with evaluating(trained.model, trained.device):
             for batch in loader.batches((0, indices) for indices in order):
                 pixels = trained.device.upload(batch.images, torch_device)
@@ -71,6 +73,7 @@ def prepare_image(trained: Trained, image: Path | Image) -> torch.Tensor:
     recipe = override(trained.config, "data.max_bad_images", "100%").recipe
     source = FilesSource([image], trained.classes, trained.channels)
     reader = task_of(recipe).eval_reader(source)
+    # A batch of one: readers fill batches.
     pixels = torch.zeros((1, *reader.shape), dtype=torch.uint8)
     reader.fill(0, np.zeros(1, np.int64), pixels.numpy())
     for bad in reader.bad.samples():

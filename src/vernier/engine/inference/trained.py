@@ -12,28 +12,25 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from vernier.config import Config, Recipe, config_from_tree, differences, override
+from vernier.config import Config, Recipe, config_from_tree, differences, names_code, override, own_references
 from vernier.config.migrations import migrated
+from vernier.config.settings import Optim, optimizers
+from vernier.data.sources.values import read_lines
 from vernier.devices import Device
-from vernier.engine.build import build_model, local_torch_device, prepare_device
-from vernier.engine.starting_weights import describe_weights
-from vernier.engine.training.checkpoints.contents import config_of, read_state, weights_for_use
+from vernier.engine.build import build_model, build_network, local_torch_device, prepare_device
+from vernier.engine.starting_weights import describe_weights, weights_file
+from vernier.engine.training.checkpoints.contents import read_state, weights_for_use
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models import info, names, weights
+from vernier.models import info, is_detector, names, weights
 from vernier.records.run import EngineReport, EvalResult, ModelFile
 from vernier.references import command, given, use
-from vernier.store import CheckpointDir, RunDir, open_checkpoint
+from vernier.store import CheckpointDir, RunDir
 from vernier.tasks import task_of
 from vernier.wording import plural
 
-from .model_file import Kind, describe, kind_of, open_network, read_description
+from .model_file import describe, kind_of, network_formats, open_network, read_description
 from .preparation import DEFAULT, foreign_config, published_as
-
-AS_TRAINED = "as in training"
-AS_DESCRIBED = "as the file says"
-CHANGED = "changed by settings"
-NETWORK_KINDS = ("onnx", "torch-export")
 
 
 @frozen
@@ -74,6 +71,10 @@ class Trained:
 Change = Callable[[Config], Config]
 
 
+def _unchanged(config: Config) -> Config:
+    return config
+
+
 @frozen
 class ModelChoice:
     """Which model to load: of a run, a checkpoint, an exported file, or weights of others for the network `model`.
@@ -87,7 +88,7 @@ class ModelChoice:
     model: str | None = None
     which: str = "latest"
     averaged: bool | None = None
-    changed: Change | None = None
+    changed: Change = _unchanged
     class_names: tuple[str, ...] | None = None
     names_from_data: bool = False
     split: str | None = None
@@ -99,9 +100,11 @@ def load_model(choice: ModelChoice) -> Trained:
     if path.is_file():
         if which != "latest":
             raise ConfigError(f"{given('which', which)} is for runs; {path} is one file. Omit {given('which')}.")
-        return _load_network(choice, kind) if (kind := kind_of(path)) in NETWORK_KINDS else _load_weights(choice)
+        return _load_network(choice, kind) if (kind := kind_of(path)) in network_formats() else _load_weights(choice)
     if choice.model is None and choice.class_names is None:
-        return load_trained(path, which=which, averaged=choice.averaged, changed=choice.changed)
+        notes: list[str] = []
+        trained = _load_checkpoint(_find_checkpoint(path, which, notes.append), choice)
+        return replace(trained, notes=(*trained.notes, *notes))
     name = "model" if choice.model is not None else "classes"
     if not path.exists():
         raise ConfigError(f"The file {path} does not exist. Give a .safetensors, .pth, .pt or .th file.")
@@ -111,31 +114,21 @@ def load_model(choice: ModelChoice) -> Trained:
 # ---------------------------------------------------------------------------------------------------------------- runs
 
 
-def load_trained(
-    path: Path, *, which: str = "latest", averaged: bool | None = None, changed: Change | None = None
-) -> Trained:
-    """The model of a run (its latest or best checkpoint, or the one of a given step) or of a checkpoint directory.
-
-    `changed` may alter its settings, except the model's.
-    """
-    notes: list[str] = []
-    trained = load_checkpoint(find_checkpoint(path, which, notes.append), averaged=averaged, changed=changed)
-    return replace(trained, notes=(*trained.notes, *notes))
-
-
-def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed: Change | None) -> Trained:
+def _load_checkpoint(checkpoint: CheckpointDir, choice: ModelChoice) -> Trained:
     """The model of a checkpoint whose hashes were checked."""
     state = read_state(checkpoint)
-    own = override(config_of(state), "machine.procs", 1)
-    config = changed_but_for_the_model(own, changed)
+    # The processes of the training are not those that use the model.
+    own = override(config_from_tree(state.config), "machine.procs", 1)
+    config = changed_but_for_the_model(own, choice.changed)
     device, _ = prepare_device(config)
     outputs = task_of(config.recipe).outputs(len(state.classes))
     model = build_model(config, outputs, state.channels, local_torch_device(device))
-    tensors, used_average = weights_for_use(checkpoint, averaged=averaged)
+    tensors, used_average = weights_for_use(checkpoint, averaged=choice.averaged)
     weights.refuse_not_finite(tensors, str(checkpoint.path))
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
+        # PyTorch names the class in the first line, and in the second one a tensor that does not fit.
         first = str(error).strip().splitlines()[:2][-1].strip()
         raise ConfigError(f"{checkpoint.path} does not hold the weights of its own network: {first}") from None
     return Trained(
@@ -147,7 +140,7 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
         step=checkpoint.step,
         averaged=used_average,
         channels=state.channels,
-        prepared=_preparation(own.recipe, config.recipe, AS_TRAINED),
+        prepared=_preparation(own.recipe, config.recipe, "as in training"),
         own_data=own.recipe.data.source,
         own_fingerprint=state.data_fingerprint,
         checkpoint=checkpoint.path,
@@ -156,9 +149,9 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
     )
 
 
-def changed_but_for_the_model(own: Config, changed: Change | None) -> Config:
+def changed_but_for_the_model(own: Config, changed: Change) -> Config:
     """The settings of a trained model after a change. Raises ConfigError if that changes the model itself."""
-    config = own if changed is None else changed(own)
+    config = changed(own)
     if config.recipe.model != own.recipe.model:
         name = next(iter(differences(own.recipe.model, config.recipe.model)), "name")
         raise ConfigError(
@@ -171,40 +164,65 @@ def changed_but_for_the_model(own: Config, changed: Change | None) -> Config:
 def _preparation(own: Recipe, recipe: Recipe, origin: str) -> str:
     """How images are prepared, with its origin: the model's own preparation, or one that the user set."""
     now, before = (task_of(each).describe_preparation() for each in (recipe, own))
-    return f"{now} ({origin if now == before else CHANGED})"
+    return f"{now} ({origin if now == before else 'changed by settings'})"
 
 
 # --------------------------------------------------------------------------------------------------------------- files
 
 
-def config_of_file(about: ModelFile, path: Path) -> Config:
-    """The configuration in a file's description; files of 0.2 only say how images are prepared."""
+def config_of_file(about: ModelFile, path: Path, named: str | None = None) -> Config:
+    """The configuration in a file's description; files of 0.2 only say how images are prepared.
+
+    Raises ConfigError for a model that is code, unless a person `named` it: a file must not choose what runs here.
+    """
     if isinstance(about.settings, dict):
-        return config_from_tree(migrated("config", about.settings, path))
+        tree = migrated("config", about.settings, path)
+        optim = tree.get("recipe", {}).get("optim", {})
+        # A file can be used where the optimizer of its training is not installed: its own options are left out.
+        if optim.get("name", Optim.name) not in optimizers():
+            tree["recipe"] |= {"optim": {key: optim[key] for key in optim.keys() & Optim.__dataclass_fields__.keys()}}
+        return _without_code(config_from_tree(tree), named, path)
+    _refuse_code(about.model, named, path)
     config = foreign_config(about.model)
     data = replace(config.recipe.data, eval_px=about.eval_px, eval_short_side_px=about.eval_short_side_px)
     data = replace(data, mean=about.mean or data.mean, std=about.std or data.std)
     return replace(config, recipe=replace(config.recipe, data=data))
 
 
-def _on_cpu(config: Config) -> Config:
-    return replace(config, machine=replace(config.machine, device="cpu", channels_last=False))
+def _without_code(config: Config, named: str | None, path: Path) -> Config:
+    """Without data and metrics that are code: whoever wrote the file would choose what runs here."""
+    _refuse_code(config.recipe.model.name, named, path)
+    recipe, code = config.recipe, {text for _, text, _ in own_references(config.recipe)}
+    data = replace(recipe.data, source="" if recipe.data.source in code else recipe.data.source)
+    policy = replace(recipe.eval, metrics=(), best="") if recipe.eval.metrics else recipe.eval
+    return replace(config, recipe=replace(recipe, data=data, eval=policy))
 
 
-def _load_network(choice: ModelChoice, kind: Kind) -> Trained:
-    """The network of an ONNX or torch.export file, run by the file's own runtime."""
+def _refuse_code(model: str, named: str | None, path: Path) -> None:
+    if names_code(model) and model != named:
+        raise ConfigError(
+            f"{path} names code as its model, {model}, which Vernier runs only if you name it: {use('model', model)}. "
+            "That code runs on this machine with the arguments of the file's author."
+        )
+
+
+def _load_network(choice: ModelChoice, kind: str) -> Trained:
+    """The network of a file with a whole model, run by the file's own runtime."""
     path = choice.path
-    options = {"model": choice.model, "ema": choice.averaged, "classes": choice.class_names}
+    about = read_description(path)
+    named = None if about is not None and choice.model == about.model else choice.model
+    options = {"model": named, "ema": choice.averaged, "classes": choice.class_names}
     if name := next((name for name, value in options.items() if value is not None), None):
         raise ConfigError(f"{path} is a whole model with its own weights and classes. Omit {given(name)}.")
-    about = read_description(path)
     if about is None:
         raise ConfigError(
             f"{path} does not describe itself: no classes and no image size. Vernier runs {kind} files that "
             f"{command('export')} wrote. Of third-party models it takes a weights file and {use('model', slot='NAME')}."
         )
-    own = _on_cpu(config_of_file(about, path))
-    config = _on_cpu(changed_but_for_the_model(own, choice.changed))
+    own = config_of_file(about, path, choice.model)
+    config = changed_but_for_the_model(own, choice.changed)
+    # Its own runtime runs it, on the CPU, whatever the settings are.
+    config = replace(config, machine=replace(config.machine, device="cpu", channels_last=False))
     machine, data = config.machine, config.recipe.data
     own_way = {"mode": ("eager", machine.mode), "precision": ("fp32", machine.precision)}
     if other := next((given(f"machine.{key}", value) for key, (only, value) in own_way.items() if value != only), None):
@@ -234,7 +252,7 @@ def _described(about: ModelFile, path: Path, own: Config, config: Config, model:
         step=about.step,
         averaged=about.averaged,
         channels=about.channels,
-        prepared=_preparation(own.recipe, config.recipe, AS_DESCRIBED),
+        prepared=_preparation(own.recipe, config.recipe, "as the file says"),
         own_data=own.recipe.data.source,
         own_fingerprint=about.data_fingerprint,
         result=about.result,
@@ -256,8 +274,8 @@ def _load_weights(choice: ModelChoice) -> Trained:
         )
     if choice.class_names is not None:
         raise ConfigError(f"{path} contains the names of its {len(about.classes)} classes. Omit {given('classes')}.")
-    own = config_of_file(about, path)
-    config = changed(own) if about.settings is None and changed else changed_but_for_the_model(own, changed)
+    own = config_of_file(about, path, choice.model)
+    config = changed(own) if about.settings is None else changed_but_for_the_model(own, changed)
     device, _ = prepare_device(config)
     outputs = task_of(config.recipe).outputs(len(about.classes))
     network = build_model(config, outputs, about.channels, local_torch_device(device))
@@ -276,11 +294,11 @@ def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:
     if published is not None and published.network != name:
         published = None
     own = foreign_config(name, published)
-    config = own if choice.changed is None else choice.changed(own)
+    config = choice.changed(own)
     task, data = task_of(config.recipe, config.machine), config.recipe.data
     device, _ = prepare_device(config)
     torch_device = local_torch_device(device)
-    outputs, channels = head_and_channels(file.state, config)
+    outputs, channels = _head_and_channels(file.state, config)
     if len(data.mean) != channels or len(data.std) != channels:
         raise ConfigError(
             f"{path} takes images of {plural(channels, 'channel')}, data.mean and data.std have "
@@ -319,10 +337,11 @@ def _which_network(path: Path, file: weights.FileWeights) -> str:
     )
 
 
-def head_and_channels(state: Mapping[str, torch.Tensor], config: Config) -> tuple[int, int]:
+def _head_and_channels(state: Mapping[str, torch.Tensor], config: Config) -> tuple[int, int]:
     """How many outputs and input channels the weights are for; those of the catalogue where they do not say."""
     entry = info(config.recipe.model.name)
-    own, _ = weights.translate(state, detector=entry.detector)
+    outside = entry.layout.outside
+    own, _ = weights.keep_names(state, ()) if outside else weights.translate(state, detector=entry.detector)
     head, stem = own.get(entry.layout.classifier_weight(own) or ""), entry.layout.first_weight(own)
     outputs = entry.classes if head is None else len(head) // entry.layout.boxes
     return outputs, 3 if stem is None else stem.shape[1]
@@ -351,12 +370,10 @@ def _name_classes(
 def read_class_names(path: Path) -> tuple[str, ...]:
     """The class names in a text file, one per line, in the order of the outputs."""
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{given('classes', path)} cannot be read: {error}. Give a text file with one name per line."
-        ) from None
-    classes = tuple(line for line in lines if line)
+        classes = read_lines(path)
+    except ConfigError as error:
+        # The file was given as an option, which the error names.
+        raise ConfigError(f"{given('classes', path)}: {error} Give a text file with one name per line.") from None
     if len(set(classes)) != len(classes) or not classes:
         twice = next((name for name in classes if classes.count(name) > 1), None)
         problem = f"contains {twice!r} twice" if twice else "is empty"
@@ -367,13 +384,13 @@ def read_class_names(path: Path) -> tuple[str, ...]:
 # --------------------------------------------------------------------------------------------------------- checkpoints
 
 
-def find_checkpoint(path: Path, which: str, say: Callable[[str], None] = lambda note: None) -> CheckpointDir:
+def _find_checkpoint(path: Path, which: str, say: Callable[[str], None] = lambda note: None) -> CheckpointDir:
     """A checkpoint directory, or the `which` checkpoint of a run; its hashes are checked.
 
     `say` is told of damaged checkpoints that are newer than the latest sound one.
     """
     if (path / "state.json").is_file():
-        return open_checkpoint(path)
+        return CheckpointDir.open(path)
     run = RunDir.open(path)
     if which == "latest":
         damaged: list[str] = []
@@ -390,7 +407,8 @@ def find_checkpoint(path: Path, which: str, say: Callable[[str], None] = lambda 
         steps = ", ".join(str(c.step) for c in run.checkpoints.committed()) or "none"
         state = "no sound checkpoint" if which == "latest" and steps != "none" else f"no {which} checkpoint"
         raise ConfigError(f"{path} has {state}. Checkpoints by step: {steps}.")
-    return checkpoint if which == "latest" else open_checkpoint(checkpoint.path)
+    # `newest` has compared the hashes of the latest one.
+    return checkpoint if which == "latest" else CheckpointDir.open(checkpoint.path)
 
 
 def checkpoint_steps(path: Path) -> list[str]:
@@ -399,3 +417,42 @@ def checkpoint_steps(path: Path) -> list[str]:
     if not steps:
         raise ConfigError(f"{path} has no checkpoint yet.")
     return steps
+
+
+def create_network(
+    name: str,
+    path: Path | None = None,
+    *,
+    classes: int | None = None,
+    channels: int | None = None,
+    changed: Change = _unchanged,
+) -> tuple[nn.Module, str]:
+    """The network called `name`, and a note about its weights; `path` is a weights file of Vernier or of others.
+
+    With `path` it has the file's classes and channels; for another number of `classes` its last layer is new. A
+    detector has an output for the background besides. Raises ConfigError for an unknown name and for weights of
+    another network.
+    """
+    background = int(is_detector(name))
+    if path is None:
+        config = changed(foreign_config(name))
+        outputs = info(name).classes if classes is None else classes + background
+        return build_network(config.recipe, outputs, channels or 3), ""
+    if path.is_dir():
+        raise ConfigError(f"{given('weights', path)} is a folder: give a file. Load a run as a model instead.")
+    file = weights.read_file(weights_file(str(path)))
+    about = describe(file.metadata, path)
+    if about is not None and about.model != name:
+        raise ConfigError(f"{path} says that it is {about.model}, not {name}.")
+    config = changed(foreign_config(name) if about is None else config_of_file(about, path, name))
+    outputs, own_channels = _head_and_channels(file.state, config)
+    if channels not in (None, own_channels):
+        raise ConfigError(
+            f"{path} takes images of {plural(own_channels, 'channel')}, not {channels}. Omit "
+            f"{given('in_channels', channels)}."
+        )
+    own_classes = len(about.classes) if about is not None else outputs - background
+    new_head = classes not in (None, own_classes)
+    network = build_network(config.recipe, classes + background if classes and new_head else outputs, own_channels)
+    report = weights.load_read(file, network, reset_head=new_head)
+    return network, describe_weights(str(path), report)

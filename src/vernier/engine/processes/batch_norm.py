@@ -21,7 +21,7 @@ from vernier.wording import plural
 from .world import World
 
 
-def count_batch_norm_images(config: Config, derived: Derived) -> int:
+def _count_batch_norm_images(config: Config, derived: Derived) -> int:
     """Images per batch-norm statistic: all of a micro-step when set to 0, those of one process when not set."""
     setting, own = config.recipe.model.batch_norm_images, derived.process_batch
     if setting is None:
@@ -54,11 +54,11 @@ def _count_in_shard(setting: int, own: int, shards: int) -> int:
 
 def convert_batch_norms(model: nn.Module, config: Config, derived: Derived, world: World, device: Device) -> nn.Module:
     """The model with batch norms over as many images as the recipe sets; names in the state stay."""
-    images = count_batch_norm_images(config, derived)
+    images = _count_batch_norm_images(config, derived)
     if images == derived.process_batch:
         return model
     if images < derived.process_batch:
-        return _replace_norms(model, lambda norm: GhostBatchNorm(norm, images))
+        return _replace_norms(model, lambda norm: _GhostBatchNorm(norm, images))
     if config.machine.mode != "eager":
         raise ConfigError(
             f"{given('model.batch_norm_images', images)} needs statistics of several processes, which "
@@ -72,12 +72,16 @@ def convert_batch_norms(model: nn.Module, config: Config, derived: Derived, worl
         return converted
     # gloo, whatever the backend of the device: `_Joint` brings the statistics to host memory.
     host_group = world.subgroup(processes, backend="gloo")
-    return _replace_norms(model, lambda norm: JointBatchNorm(norm, host_group))
+    return _replace_norms(model, lambda norm: _JointBatchNorm(norm, host_group))
 
 
 def _replace_norms(model: nn.Module, make: Any) -> nn.Module:
     for name, child in list(model.named_children()):
         if isinstance(child, nn.BatchNorm2d):
+            if type(child) is not nn.BatchNorm2d:  # it may do more than normalize, as timm's BatchNormAct2d does
+                raise ConfigError(
+                    f"{given('model.batch_norm_images')} cannot replace {name}, a {type(child).__name__}. Omit it."
+                )
             setattr(model, name, make(child))
         else:
             _replace_norms(child, make)
@@ -114,7 +118,7 @@ class _Replacement(nn.BatchNorm2d):
         raise NotImplementedError
 
 
-class GhostBatchNorm(_Replacement):
+class _GhostBatchNorm(_Replacement):
     """Ghost batch norm: every `images` images are normalised on their own; running statistics get their mean."""
 
     def __init__(self, norm: nn.BatchNorm2d, images: int) -> None:
@@ -133,7 +137,7 @@ class GhostBatchNorm(_Replacement):
         return torch.cat(outputs), means.mean(0), variances.mean(0)
 
 
-class JointBatchNorm(_Replacement):
+class _JointBatchNorm(_Replacement):
     """Batch norm over all processes of a group, each of which holds the same number of images.
 
     The statistics meet in host memory, in double: not every device has collectives or double.
@@ -147,6 +151,7 @@ class JointBatchNorm(_Replacement):
         tensors = (input, self.weight, self.bias)
         output, mean, var = _Joint.apply(*tensors, self.eps, self.group)  # type: ignore[no-untyped-call]
         count = input.numel() // input.shape[1] * dist.get_world_size(self.group)
+        # Running statistics have the unbiased variance, as PyTorch's.
         return output, mean, var * (count / max(count - 1, 1))
 
 

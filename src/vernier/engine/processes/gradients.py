@@ -1,46 +1,47 @@
 """How the gradients of several processes become their mean, once per step, and how long that is exposed.
 
-Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs, compressed
-by PyTorch's own hook on request; where it has none, gradients are averaged in host memory after backward. `world` is
-the process group that both use.
+Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs;
+where it has none, gradients are averaged in host memory after backward. `world` is the process group that both use.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from vernier.clock import now_s
-from vernier.config import Machine
+from vernier.config import Config, Derived, Machine
 from vernier.devices import Device
-from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.references import given, use
 from vernier.torch_private import data_parallel
 
 from .world import World
 
 
 @frozen
-class ExchangeTimes:
-    """One step of this process: seconds until its last gradients were sent, and then until all were averaged."""
+class ReductionTimes:
+    """One step of this process: compute time until its last gradients were sent, and then until all were averaged."""
 
-    own_s: float
+    compute_s: float
     exposed_s: float
 
 
-class Exchange:
-    """The exchange of a single process: none. `network` is what a step calls."""
+class GradientReduction:
+    """The gradient all-reduce of a single process: none. `network` is what a step calls."""
 
     after_backward = False
     """`average` must be called after the last backward pass of a step."""
     loss: torch.Tensor | None = None
     """The mean loss of the last step over all processes; None where the caller has to average."""
-    hits: torch.Tensor | None = None
-    """The hits of the last step in all processes; None where the caller has to add them up, or none are counted."""
+    correct: torch.Tensor | None = None
+    """The correct predictions of the last step in all processes; None if the caller adds them up or counts none."""
+    watch: Callable[[int, torch.Tensor], None] | None = None
+    """Reductions by virtual shards call it with the number of each parameter and its gradient for one shard."""
+    only_watch = False
+    """Gradients are not added to those of the step: a shard is computed once more, to compare."""
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
@@ -51,52 +52,52 @@ class Exchange:
     def begin_micro(self) -> None:
         """The forward pass of a micro-batch begins."""
 
-    def forward_done(self, loss: torch.Tensor, hits: torch.Tensor | None) -> None:
-        """The loss of a micro-batch and, where they are counted, its hits are known; backward follows."""
+    def forward_done(self, loss: torch.Tensor, correct: torch.Tensor | None) -> None:
+        """The loss of a micro-batch and, if they are counted, its correct predictions are known; backward follows."""
 
-    def without_exchange(self) -> AbstractContextManager[Any]:
-        """The context of a micro-batch whose gradients are not exchanged: not the last one."""
+    def no_sync(self) -> AbstractContextManager[Any]:
+        """The context of a micro-batch whose gradients are not all-reduced: not the last one."""
         return nullcontext()
 
     def backward_done(self) -> None:
-        """A backward pass has been queued, whether or not it exchanged gradients."""
+        """A backward pass has been queued, whether or not it reduced gradients."""
 
     def average(self) -> None:
         """Replace the gradients by their mean over the processes, where that was not done during backward."""
 
-    def pop_times(self) -> list[ExchangeTimes]:
+    def pop_times(self) -> list[ReductionTimes]:
         """Times of the steps since the last call; the device must be synchronised. Empty where they are not known."""
         return []
 
+    @staticmethod
+    def copy_weights_of_first(network: nn.Module, *, on_host: bool) -> None:
+        """Give every process the weights of the first, as DistributedDataParallel does when it is created.
 
-def build_exchange(network: nn.Module, world: World, machine: Machine, device: Device) -> Exchange:
-    """The exchange that suits the device. Collective: starting weights become those of the first process."""
-    _refuse_compression_without_effect(world, machine, device)
+        `on_host`: through host memory, for a device without collectives.
+        """
+        with torch.no_grad():
+            for tensor in (*network.parameters(), *network.buffers()):
+                sent = (tensor.detach().cpu() if on_host else tensor.detach()).contiguous()
+                dist.broadcast(sent, 0)
+                tensor.copy_(sent)
+
+
+ReductionFactory = Callable[[nn.Module, World, Config, Derived, Device, int], GradientReduction]
+"""What the entry points `vernier.reductions` name for machine.reduction: called by every process, with the network, the
+number of compute threads last. Starting weights become those of the first process."""
+
+
+def build_reduction(network: nn.Module, world: World, machine: Machine, device: Device) -> GradientReduction:
+    """The reduction that suits the device. Collective: starting weights become those of the first process."""
     # DistributedDataParallel refuses a model without trainable parameters.
     if world.size == 1 or not any(p.requires_grad for p in network.parameters()):
-        return Exchange(network)
+        return GradientReduction(network)
     if device.backend is None:
-        return HostExchange(network, world)
-    return BucketExchange(network, world, machine, device)
+        return _HostReduction(network, world)
+    return _DdpReduction(network, world, machine, device)
 
 
-def _refuse_compression_without_effect(world: World, machine: Machine, device: Device) -> None:
-    """One process of a launcher may be what is left of several: then nothing is exchanged, and the run goes on."""
-    setting = given("machine.gradient_compression", machine.gradient_compression)
-    if machine.gradient_compression == "none":
-        return
-    if world.topology.launcher == "single":
-        raise ConfigError(
-            f"{setting} has no effect on one process. Omit it, or train with {use('machine.procs', 2)} or more."
-        )
-    if device.backend is None:
-        raise ConfigError(
-            f"{setting} needs a device with collectives, and {device.name} has none: its gradients are averaged in "
-            "host memory. Leave it out."
-        )
-
-
-class BucketExchange(Exchange):
+class _DdpReduction(GradientReduction):
     """DistributedDataParallel: buckets of gradients are sent while backward computes the next ones."""
 
     def __init__(self, network: nn.Module, world: World, machine: Machine, device: Device) -> None:
@@ -110,14 +111,14 @@ class BucketExchange(Exchange):
         super().__init__(wrapped)
         self._device = device
         self._began: Any = None
-        self._buckets = _Buckets(world, device, machine)
+        self._buckets = _Buckets(world, device)
         self._moments: list[tuple[Any, Any, Any]] = []
         wrapped.register_comm_hook(self._buckets, _all_reduce_bucket)
 
     def begin_step(self) -> None:
         self._began, self._buckets.last_sent = self._device.record_event(), None
 
-    def without_exchange(self) -> AbstractContextManager[Any]:
+    def no_sync(self) -> AbstractContextManager[Any]:
         context: AbstractContextManager[Any] = self.network.no_sync()  # type: ignore[operator]
         return context
 
@@ -128,10 +129,10 @@ class BucketExchange(Exchange):
         if last_sent is not None and self._device.step_times != "windows":
             self._moments.append((self._began, last_sent, self._device.record_event()))
 
-    def pop_times(self) -> list[ExchangeTimes]:
+    def pop_times(self) -> list[ReductionTimes]:
         moments, self._moments = self._moments, []
         elapsed_s = self._device.elapsed_s
-        return [ExchangeTimes(own_s=elapsed_s(a, b), exposed_s=elapsed_s(b, c)) for a, b, c in moments]
+        return [ReductionTimes(compute_s=elapsed_s(a, b), exposed_s=elapsed_s(b, c)) for a, b, c in moments]
 
 
 class _Buckets:
@@ -140,8 +141,8 @@ class _Buckets:
     So it must not lead back to the network, which would never be freed, nor the process group with its threads.
     """
 
-    def __init__(self, world: World, device: Device, machine: Machine) -> None:
-        self.world, self.device, self.compression = world, device, machine.gradient_compression
+    def __init__(self, world: World, device: Device) -> None:
+        self.world, self.device = world, device
         self.last_sent: Any = None
         """When the last bucket of the step was sent: an event of the device."""
 
@@ -154,27 +155,13 @@ def _all_reduce_bucket(
     if bucket.is_last():
         buckets.last_sent = buckets.device.record_event()
     buckets.world.count_collective()
-    if buckets.compression == "bf16":
-        return default_hooks.bf16_compress_hook(None, bucket)  # type: ignore[arg-type]  # None: all processes
     # Divided before the sum, as PyTorch's own hook does: a sum in fp16 could overflow.
     tensor = bucket.buffer().div_(buckets.world.size)
     future: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return future.then(lambda finished: finished.value()[0])
 
 
-def copy_weights_of_first(network: nn.Module, *, on_host: bool) -> None:
-    """Give every process the weights of the first, as DistributedDataParallel does when it is created.
-
-    `on_host`: through host memory, for a device without collectives.
-    """
-    with torch.no_grad():
-        for tensor in (*network.parameters(), *network.buffers()):
-            sent = (tensor.detach().cpu() if on_host else tensor.detach()).contiguous()
-            dist.broadcast(sent, 0)
-            tensor.copy_(sent)
-
-
-class HostExchange(Exchange):
+class _HostReduction(GradientReduction):
     """Gradients are averaged in host memory: one copy down, one all-reduce, one copy up. Nothing of it is hidden."""
 
     after_backward = True
@@ -184,8 +171,8 @@ class HostExchange(Exchange):
         self._world = world
         self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._began_s = now_s()
-        self._times: list[ExchangeTimes] = []
-        copy_weights_of_first(network, on_host=True)
+        self._times: list[ReductionTimes] = []
+        self.copy_weights_of_first(network, on_host=True)
 
     def begin_step(self) -> None:
         self._began_s = now_s()
@@ -211,8 +198,8 @@ class HostExchange(Exchange):
                 parameter.grad = torch.zeros_like(parameter)
             if parameter.grad is not None:
                 parameter.grad.copy_(mean.view(parameter.shape))
-        self._times.append(ExchangeTimes(own_s=sent_s - self._began_s, exposed_s=now_s() - sent_s))
+        self._times.append(ReductionTimes(compute_s=sent_s - self._began_s, exposed_s=now_s() - sent_s))
 
-    def pop_times(self) -> list[ExchangeTimes]:
+    def pop_times(self) -> list[ReductionTimes]:
         times, self._times = self._times, []
         return times

@@ -61,7 +61,7 @@ class _Beat:
 
 
 @frozen
-class Identity:
+class _Identity:
     """A process, and the kernel and namespaces (a host's or a container's) in which its number is valid.
 
     `started_s` tells it from a later process with the same number.
@@ -73,7 +73,7 @@ class Identity:
     started_s: float = 0.0
 
     @classmethod
-    def of_this_process(cls) -> "Identity":
+    def of_this_process(cls) -> "_Identity":
         boot = Path("/proc/sys/kernel/random/boot_id")
         kernel = boot.read_text().strip() if boot.exists() else socket.gethostname()
         spaces = [str(p.readlink()) for kind in ("pid", "net") if (p := Path("/proc/self/ns") / kind).exists()]
@@ -151,7 +151,7 @@ class Heartbeat:
         """Per rank: the newest beat, and when it changed."""
         self._progress: tuple[list[int], float] = ([], now_s())
         """Collectives entered by every watched rank, and when any of them changed."""
-        self._store.set(f"identity/{topology.rank}", json.dumps(encode(Identity.of_this_process())))
+        self._store.set(f"identity/{topology.rank}", json.dumps(encode(_Identity.of_this_process())))
         self._beat()
         self._threads = [
             threading.Thread(target=run, name=f"vernier-{run.__name__}", daemon=True)
@@ -285,16 +285,16 @@ class Heartbeat:
         now, own_rank = now_s(), self._topology.rank
         return [rank for rank, (_, at) in self._last_beats.items() if now - at > silent_s and rank != own_rank]
 
-    def _identity(self, rank: int) -> Identity:
+    def _identity(self, rank: int) -> _Identity:
         key = f"identity/{rank}"
-        return decode(Identity, json.loads(self._store.get(key))) if self._store.check([key]) else Identity()
+        return decode(_Identity, json.loads(self._store.get(key))) if self._store.check([key]) else _Identity()
 
     def _names(self, ranks: list[int]) -> str:
         return ", ".join(f"rank {rank} on {self._identity(rank).host}" for rank in ranks)
 
     def _kill_silent_neighbours(self) -> None:
         """A stopped process on this host cannot end by itself, nor can a launcher that waits for it."""
-        kernel = Identity.of_this_process().kernel
+        kernel = _Identity.of_this_process().kernel
         for rank in self._silent_ranks(self._timeout_s):
             peer = self._identity(rank)
             if peer.kernel == kernel:

@@ -22,10 +22,11 @@ from typing import Any, Literal
 
 from vernier import signals
 from vernier.clock import wall_s
-from vernier.config import UNTIL_JOB_ENDS, parse_duration
+from vernier.config import UNTIL_JOB_ENDS
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, ConfigError
 from vernier.folders import PACKAGE_PARENT
 from vernier.frozen import frozen
+from vernier.quantities import parse_duration
 from vernier.references import given, use
 from vernier.wording import plural, printable
 
@@ -70,6 +71,20 @@ class Topology:
         """Which process, on which host."""
         return f"rank {self.rank} of {self.world} on {self.host}"
 
+    def process_count(self, requested: int) -> int:
+        """Processes of the run: as requested, or as many as the launcher started, which a request must not contradict.
+
+        Raises ConfigError.
+        """
+        if self.launcher == "single":
+            return requested
+        if requested not in (1, self.world):
+            raise ConfigError(
+                f"{given('machine.procs', requested)}, but {self.launcher} started {plural(self.world, 'process')}. "
+                f"Omit {given('machine.procs')}, or make them equal."
+            )
+        return self.world
+
 
 def topology(environ: Mapping[str, str] = os.environ) -> Topology:
     """The process as the launcher's variables describe it. Raises ConfigError that names a missing or wrong one."""
@@ -83,6 +98,7 @@ def topology(environ: Mapping[str, str] = os.environ) -> Topology:
     }
     read = next((read for names, read in readers.items() if all(name in environ for name in names)), None)
     process = replace(read(environ) if read else Topology(), host=socket.gethostname())
+    # Variables set by hand, or left by another launcher: the first collective would wait forever.
     if not (process.rank < process.world and process.local_rank < process.local_world <= process.world):
         raise ConfigError(
             f"{process.launcher} describes an impossible process: rank {process.rank} of {process.world}, "
@@ -114,6 +130,7 @@ def _number(environ: Mapping[str, str], name: str, default: int | None = None) -
 
 
 def _from_torchrun(environ: Mapping[str, str]) -> Topology:
+    # People set RANK by hand for other programs, and forget it in their shell.
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if name not in environ:
             raise ConfigError(f"RANK and WORLD_SIZE are set but {name} is not. Use torchrun, or unset RANK.")
@@ -143,7 +160,7 @@ def _from_slurm(environ: Mapping[str, str]) -> Topology:
         launcher="slurm",
         local_rank=_number(environ, "SLURM_LOCALID"),
         local_world=_tasks_here(environ, world),
-        address=environ.get("MASTER_ADDR") or first_host(hosts) or "127.0.0.1",
+        address=environ.get("MASTER_ADDR") or _first_host(hosts) or "127.0.0.1",
         port=_number(environ, "MASTER_PORT", _port_for(job)),
     )
 
@@ -219,6 +236,7 @@ def _rendezvous_host(environ: Mapping[str, str], *, one_host: bool, launcher: st
         return address
     if not one_host:
         raise ConfigError(f"{launcher} started processes on several hosts: name the first one with `{launcher} {how}`.")
+    # One host: no name has to be resolved.
     return "127.0.0.1"
 
 
@@ -228,22 +246,10 @@ def _port_for(job: str) -> int:
     return 20_000 + zlib.crc32(job.encode()) % 20_000
 
 
-def first_host(listed: str) -> str:
+def _first_host(listed: str) -> str:
     """The first host of a Slurm host list: `gpu[007-9,12],login1` gives gpu007."""
     match = re.match(r"([^\[,]+)(?:\[(\d+)[^\]]*\])?", listed.strip())
     return f"{match[1]}{match[2] or ''}" if match else ""
-
-
-def process_count(requested: int, topology: Topology) -> int:
-    """Processes of the run: as requested, or as many as the launcher started, which --procs must not contradict."""
-    if topology.launcher == "single":
-        return requested
-    if requested not in (1, topology.world):
-        raise ConfigError(
-            f"{given('machine.procs', requested)}, but {topology.launcher} started "
-            f"{plural(topology.world, 'process')}. Omit {given('machine.procs')}, or make them equal."
-        )
-    return topology.world
 
 
 def time_left_s(limit: str | None, environ: Mapping[str, str] = os.environ) -> float | None:
@@ -319,6 +325,7 @@ def run_local(
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # `_explain` says it in plain words
     quiet_torch()
+    # The processes inherit it, since each of them starts later than the command did.
     os.environ.setdefault(_STARTED, str(psutil.Process().create_time()))
     logs = tempfile.TemporaryDirectory(prefix="vernier-logs-")
     first = Std.ALL if on_line is not None else Std.OUT if capture else Std.NONE
@@ -330,6 +337,7 @@ def run_local(
         "run_id": f"vernier-{os.getpid()}",
         "rdzv_backend": "c10d",
         "rdzv_endpoint": "localhost:0",  # a free port, so that several runs can share a host
+        # The same command resumes a run; a restart would hide why it failed.
         "max_restarts": 0,
         "monitor_interval": 0.1,  # the main thread sleeps so long, and runs no handler of a signal meanwhile
         "logs_specs": DefaultLogsSpecs(log_dir=logs.name, redirects=redirects),
@@ -482,6 +490,7 @@ def _output_tail(logs: Path, rank: int) -> str:
 
 def _read_logs(logs: Path, rank: int, stream: str) -> str:
     """What a process wrote to a stream that was redirected to a file."""
+    # Libraries may write any bytes.
     return "".join(p.read_text(errors="replace") for p in sorted(logs.glob(f"*/attempt_*/{rank}/{stream}.log")))
 
 

@@ -15,7 +15,7 @@ from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE
 from .launch import STOP_WAIT_S
 
 
-def main(arguments: Sequence[str]) -> int:
+def _main(arguments: Sequence[str]) -> int:
     """Run torchrun. Gives 0, 75 or 2 where all processes of this host agree, 128 and more for a signal, otherwise 1."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -25,13 +25,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         launcher.run(launcher.parse_args(list(arguments)))
     except ChildFailedError as error:
-        return common_code([failure.exitcode for failure in error.failures.values()])
+        return _common_code([failure.exitcode for failure in error.failures.values()])
     except SignalException as error:
         return 128 + int(error.sigval)
     return EXIT_DONE
 
 
-def common_code(codes: Collection[int]) -> int:
+def _common_code(codes: Collection[int]) -> int:
     """The exit code of a group from those of its failed processes."""
     for code in (EXIT_STOPPED, EXIT_USAGE):
         if set(codes) == {code}:
@@ -40,4 +40,4 @@ def common_code(codes: Collection[int]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

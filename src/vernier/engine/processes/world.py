@@ -50,7 +50,7 @@ _CONNECTION_WORDS = (
 
 
 @dataclass(frozen=True)
-class StepDecision:
+class _StepDecision:
     """What all processes agreed on at the end of a step: to stop the run, to report the steps so far."""
 
     stop: bool
@@ -70,6 +70,20 @@ class World:
         """Whether this is rank 0."""
         return self.topology.first
 
+    def process_info(self, device: Device, threads: int) -> ProcessInfo:
+        """Where this process runs, for the run's record."""
+        topology = self.topology
+        return ProcessInfo(
+            rank=topology.rank,
+            host=topology.host,
+            device=str(device.torch_device(topology.local_rank)),
+            cores=tuple(allowed_cores()),
+            threads=threads,
+            pid=os.getpid(),
+            launcher=topology.launcher,
+            uuid=device.own_device(topology.local_rank).uuid,
+        )
+
     def count_collective(self) -> None:
         """Count one more collective entered; the heartbeat names the rank that entered fewest."""
         if self.heart is not None:
@@ -77,20 +91,20 @@ class World:
 
     # ------------------------------------------------------------------------------------------------ agreement
 
-    def agree_on_stop_and_report(self, step: int, *, stop: bool, report: bool) -> StepDecision:
+    def agree_on_stop_and_report(self, step: int, *, stop: bool, report: bool) -> _StepDecision:
         """Whether any process wants to stop or report; with several processes, the answer of the previous step."""
         if self.size == 1:
-            return StepDecision(stop, report)
+            return _StepDecision(stop, report)
         if self.heart is not None:
             self.heart.step = step
         self.count_collective()
-        decision = StepDecision(False, False)
+        decision = _StepDecision(False, False)
         # The all-reduce of a step runs beside the next step and is read after it, so that no step waits for it. All
         # processes read the same answer at the same step, and act on it together.
         if self._pending is not None:
             earlier, work = self._pending
             work.wait()
-            decision = StepDecision(*earlier.bool().tolist())
+            decision = _StepDecision(*earlier.bool().tolist())
         requests = torch.tensor([stop, report], dtype=torch.int32)
         self._pending = (requests, dist.all_reduce(requests, dist.ReduceOp.MAX, group=self._control, async_op=True))
         return decision
@@ -112,6 +126,15 @@ class World:
         values: list[Any] | None = [None] * self.size if self.first else None
         dist.gather_object(value, values, dst=0, group=self._control)
         return values or []
+
+    def share(self, value: T) -> list[T]:
+        """All values by rank, in every process."""
+        if self.size == 1:
+            return [value]
+        self.count_collective()
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self._control)
+        return values
 
     def broadcast_from_first(self, compute: Callable[[], T]) -> T:
         """The result of `compute`, run in the first process, in all; so is its ConfigError or RunFailed."""
@@ -211,6 +234,7 @@ class World:
                     raise StopRequested(reason.removeprefix(STOP)) from None
                 return LostPeer(reason)
             threading.Event().wait(0.2)
+        # Messages of NCCL go over many lines.
         lost = f"Lost contact with another process ({text.splitlines()[0][:200]})."
         return LostPeer(f"{late}. {lost}" if (late := self._ask_heart(heart.describe_laggards)) else lost)
 
@@ -229,49 +253,30 @@ class World:
 class Stragglers:
     """Finds processes that are slow by their own work, not because they wait for others."""
 
+    # Five reports in a row: one slow report can be another program, or a checkpoint.
     factor, windows = 1.5, 5
 
     def __init__(self) -> None:
         self._slow_reports: dict[int, int] = {}
         self._warned: set[int] = set()
 
-    def check(self, own_s: list[float]) -> str | None:
+    def check(self, compute_s: list[float]) -> str | None:
         """A warning, once per process, when one exceeds `factor` times the median in `windows` reports in a row."""
-        if not own_s:
+        if not compute_s:
             return None
         # The lower one of two middle values: of two processes it is the faster one, which the slower one can exceed.
-        median = sorted(own_s)[(len(own_s) - 1) // 2]
-        for rank, seconds in enumerate(own_s):
+        median = sorted(compute_s)[(len(compute_s) - 1) // 2]
+        for rank, seconds in enumerate(compute_s):
             self._slow_reports[rank] = self._slow_reports.get(rank, 0) + 1 if seconds > self.factor * median else 0
             if self._slow_reports[rank] >= self.windows and rank not in self._warned:
                 self._warned.add(rank)
-                times = ", ".join(f"rank {r} {1000 * s:.0f} ms" for r, s in enumerate(own_s))
+                times = ", ".join(f"rank {r} {1000 * s:.0f} ms" for r, s in enumerate(compute_s))
                 return f"rank {rank} is slow: {seconds / median:.1f} times the median. Own work per step: {times}"
         return None
 
 
 class LostPeer(RunFailed):
     """Another process of the run is gone. The run can be resumed from its last checkpoint with the same command."""
-
-
-def process_info(world: World, device: Device, threads: int) -> ProcessInfo:
-    """Where this process runs, for the run's record."""
-    topology = world.topology
-    return ProcessInfo(
-        rank=topology.rank,
-        host=topology.host,
-        device=str(device.torch_device(topology.local_rank)),
-        cores=tuple(allowed_cores()),
-        threads=threads,
-        pid=os.getpid(),
-        launcher=topology.launcher,
-        uuid=device.own_device(topology.local_rank).uuid,
-    )
-
-
-def describe_process(p: ProcessInfo) -> str:
-    """One line for people."""
-    return f"rank {p.rank}: {p.host}, {p.device}, cores {','.join(map(str, p.cores))} ({p.launcher})"
 
 
 # ----------------------------------------------------------------------------------------------------------- rendezvous

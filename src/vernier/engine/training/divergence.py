@@ -8,9 +8,12 @@ back to a checkpoint.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
+from vernier.config import own_references
 from vernier.errors import RunFailed
 from vernier.optim.schedules import learning_rate
+from vernier.own_code import OwnPart, defined_at
 from vernier.records.events import DivergenceEvent
 
 from .setup import Job
@@ -23,43 +26,48 @@ _SHOWN_IMAGES = 3
 class Diverged(RunFailed):
     """A number became infinite or not a number: the run cannot go on from here."""
 
-    def __init__(self, message: str, event: DivergenceEvent) -> None:
+    def __init__(self, message: str, event: DivergenceEvent, advice: str = "", *, final: bool = False) -> None:
         super().__init__(message)
-        self.event = event
+        self.event, self.advice, self.final = event, advice, final
+        """`advice`: what to do if neither data nor learning rate is the reason; `final`: the run does not go back."""
+
+    @classmethod
+    def check(cls, job: Job, values: WindowValues, last_step: int) -> None:
+        """Raise Diverged for the first step of a window with a loss or gradient that is not finite; in all alike."""
+        first_step = last_step - len(values.losses) + 1
+        # With loss scaling there are none: a step that overflowed is skipped and ends nothing.
+        norms = values.gradient_norms or [0.0] * len(values.losses)
+        for position, (loss, norm) in enumerate(zip(values.losses, norms, strict=True)):
+            own_loss, step = values.own_losses[position], first_step + position
+            if not math.isfinite(loss):
+                raise cls.after(job, step, "loss", str(loss), here=not math.isfinite(own_loss))
+            if not math.isfinite(norm):
+                raise cls.after(job, step, "gradients", str(norm))
+
+    @classmethod
+    def after(cls, job: Job, step: int, quantity: str, value: str, *, here: bool = True) -> Self:
+        """The error for a quantity that is not finite after a step; `here`: in this process. All processes call it."""
+        samples = [int(index) for _, indices in job.requests(step - 1, step) for index in indices]
+        # Gathered by all, as only the process with the bad images knows them.
+        by_rank = job.world.gather((here, samples)) or [(here, samples)]
+        ranks = [rank for rank, (affected, _) in enumerate(by_rank) if affected]
+        lr = job.step.lr_factor * learning_rate(step - 1, job.config.recipe.schedule, job.derived)
+        event = DivergenceEvent(
+            step=step,
+            quantity=quantity,
+            value=value,
+            lr=lr,
+            ranks=tuple(ranks),
+            samples=tuple(tuple(by_rank[rank][1]) for rank in ranks),
+        )
+        own = [defined_at(OwnPart(*each).value) for each in own_references(job.config.recipe) if each[0] == "loss.kind"]
+        subject = f"The loss{own[0]}" if own and quantity == "loss" else ""
+        subject = subject or _SUBJECTS.get(quantity) or f"The evaluation's {quantity.removeprefix('evaluation ')}"
+        return cls(f"{subject} became {value} at step {step} (learning rate {lr:.6g}){_where(job, event)}.", event)
 
     def rolled_back(self, step: int, lr_factor: float) -> DivergenceEvent:
         """The event of a run that goes on from an earlier step with a lower rate."""
         return replace(self.event, resumed_from=step, lr_factor=lr_factor)
-
-
-def check_window(job: Job, values: WindowValues, last_step: int) -> None:
-    """Raise Diverged for the first step of a window whose loss or gradients are not finite; in all processes alike."""
-    first_step = last_step - len(values.losses) + 1
-    norms = values.gradient_norms or [0.0] * len(values.losses)
-    for position, (loss, norm) in enumerate(zip(values.losses, norms, strict=True)):
-        own_loss, step = values.own_losses[position], first_step + position
-        if not math.isfinite(loss):
-            raise diverged(job, step, "loss", str(loss), here=not math.isfinite(own_loss))
-        if not math.isfinite(norm):
-            raise diverged(job, step, "gradients", str(norm))
-
-
-def diverged(job: Job, step: int, quantity: str, value: str, *, here: bool = True) -> Diverged:
-    """The error for a quantity that is not finite after a step; `here`: in this process. All processes call it."""
-    samples = [int(index) for _, indices in job.requests(step - 1, step) for index in indices]
-    by_rank = job.world.gather((here, samples)) or [(here, samples)]
-    ranks = [rank for rank, (affected, _) in enumerate(by_rank) if affected]
-    lr = job.step.lr_factor * learning_rate(step - 1, job.config.recipe.schedule, job.derived)
-    event = DivergenceEvent(
-        step=step,
-        quantity=quantity,
-        value=value,
-        lr=lr,
-        ranks=tuple(ranks),
-        samples=tuple(tuple(by_rank[rank][1]) for rank in ranks),
-    )
-    subject = _SUBJECTS.get(quantity) or f"The evaluation's {quantity.removeprefix('evaluation ')}"
-    return Diverged(f"{subject} became {value} at step {step} (learning rate {lr:.6g}){_where(job, event)}.", event)
 
 
 def _where(job: Job, event: DivergenceEvent) -> str:

@@ -11,23 +11,23 @@ from typing import Any
 from vernier.clock import Stopwatch, now_s
 from vernier.data.loading.loader import Batch
 from vernier.engine.observe import Observers
-from vernier.engine.processes.gradients import ExchangeTimes
+from vernier.engine.processes.gradients import ReductionTimes
 from vernier.engine.processes.world import Stragglers
 from vernier.measure.profiles import StepRange
 from vernier.optim.schedules import learning_rate
-from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent, WarningEvent
+from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent
 from vernier.records.run import EvalResult, Progress, Rollbacks
 from vernier.references import use
 from vernier.store import CheckpointDir, RunDir
 from vernier.wording import plural
 
-from .checkpoints.contents import all_finite, checkpoint_state, tensor_files
+from .checkpoints.contents import all_finite, tensor_files
 from .checkpoints.writer import CheckpointWriter
-from .divergence import Diverged, check_window, diverged
+from .divergence import Diverged
 from .profiling import Profiler, open_profiler
-from .setup import Job, restore_job
+from .setup import Job
 from .stop import StopFlag
-from .totals import EpochTotals, accuracy_of
+from .totals import CorrectCounter, EpochTotals
 from .window import StepWindow
 
 SavedState = tuple[int, int, Rollbacks | None]
@@ -50,6 +50,8 @@ class Training:
         self._stragglers = Stragglers()
         self._writer = CheckpointWriter(run.checkpoints, job.config.checkpoint, job.derived.steps_per_epoch)
         self.profiler: Profiler | None = None
+        self._repeated_from = -1  # the step of a checkpoint
+        self._suspect: Diverged | None = None
 
     def profile(self, steps: StepRange) -> None:
         """Profile some of the steps that lie ahead."""
@@ -60,7 +62,8 @@ class Training:
 
     def run_to_end(self) -> None:
         """Train until done. Raises StopRequested after a signal, Diverged, and NotSaved."""
-        if self.job.config.limits.on_divergence == "rollback" and self.progress.step == 0:
+        policies = self.job.config.limits.on_divergence, self.job.config.audit.on_corruption
+        if "rollback" in policies and self.progress.step == 0:
             self.saved = _NOTHING  # so that there is a checkpoint to go back to
             self.save()
         while True:
@@ -72,6 +75,7 @@ class Training:
                 batches.close()
                 self._roll_back(error)
         self.finish_saving()
+        self._clear_suspect()
 
     def _train(self, batches: Iterator[Batch]) -> None:
         progress, stop_step = self.progress, self.job.derived.stop_step
@@ -92,6 +96,7 @@ class Training:
             self.profiler.begin(self.progress.step + 1)
         loss, wait_s = self.job.step(self.progress.step, batches)
         self.progress.step += 1
+        self.job.step.guard.step_done(self.observers)
         if self.profiler is not None:
             self.profiler.end(self.progress.step)
         self.window.add(loss, wait_s, self.job.step.gradient_norm, self.job.step.own_loss)
@@ -131,16 +136,17 @@ class Training:
             return
         self.job.device.synchronize()
         synchronised_s, scaler = now_s(), self.job.step.scaler
-        values = window.read(self.job.world, self.job.step.hits.pop(), scaler.figures())
+        values = window.read(self.job.world, self.job.step.correct.pop(), scaler.figures())
         wait_s, timing, step_s = tuple(window.wait_s), window.timing, tuple(window.close(synchronised_s))
         # Raises in all processes or in none, as values are means over them. Nothing of a diverged window is emitted.
-        check_window(self.job, values, progress.step)
-        exchanges = self.job.step.exchange.pop_times()
-        self._account(sum(step_s), sum(wait_s), exchanges)
+        Diverged.check(self.job, values, progress.step)
+        self.job.step.guard.report(self.observers)
+        reductions = self.job.step.reduction.pop_times()
+        self._account(sum(step_s), sum(wait_s), reductions)
         loss_scale, skipped_steps = scaler.read_figures(values.own) or (None, None)
         samples = len(step_s) * self.job.config.recipe.global_batch
-        # With virtual shards the hits are those of all processes; otherwise `read` has averaged them over processes.
-        accuracy = accuracy_of(values.sums, samples / (1 if derived.virtual_shards else derived.world))
+        # With virtual shards predictions of all processes are counted; otherwise `read` has averaged the counts.
+        accuracy = CorrectCounter.accuracy(values.sums, samples / (1 if derived.virtual_shards else derived.world))
         event = StepEvent(
             step=progress.step,
             epoch=progress.step / derived.steps_per_epoch,
@@ -155,10 +161,13 @@ class Training:
             t_s=window.began_s,
             loss_scale=loss_scale,
             skipped_steps=skipped_steps,
-            own_s_by_rank=self._own_s_by_rank([times.own_s for times in exchanges]),
+            own_s_by_rank=self._compute_s_by_rank([times.compute_s for times in reductions]),
         )
         self.observers.emit(event)
         self._epoch.add(event)
+        # Later than the step itself: weights and evaluation are checked after it is reported.
+        if self._suspect is not None and progress.step > self._suspect.event.step:
+            self._clear_suspect()
         self._report_bad_images()
         if progress.step % derived.steps_per_epoch == 0:
             self.observers.emit(self._epoch.close(progress.step, progress.step // derived.steps_per_epoch))
@@ -169,22 +178,22 @@ class Training:
         begin = step - step % self.job.derived.steps_per_epoch
         return EpochTotals(self.run.history_so_far() if begin < step else (), after_step=begin, until_step=step)
 
-    def _account(self, total_s: float, wait_s: float, exchanges: list[ExchangeTimes]) -> None:
+    def _account(self, total_s: float, wait_s: float, reductions: list[ReductionTimes]) -> None:
         """Add the time of the window's steps to the stopwatch, by purpose."""
         wait_s = min(wait_s, total_s)  # on a device that queues, the host may have waited while it was busy
-        communication_s = min(sum(times.exposed_s for times in exchanges), total_s - wait_s)
+        communication_s = min(sum(times.exposed_s for times in reductions), total_s - wait_s)
         self.watch.add("data_wait", wait_s)
         self.watch.add("compute", total_s - wait_s - communication_s)
-        if exchanges:
+        if reductions:
             self.watch.add("communication", communication_s)
 
-    def _own_s_by_rank(self, own_s: list[float]) -> tuple[float, ...] | None:
+    def _compute_s_by_rank(self, compute_s: list[float]) -> tuple[float, ...] | None:
         """Mean seconds per step of each process without waiting for the others; warns about a straggler."""
-        if not own_s:
+        if not compute_s:
             return None
-        by_rank = self.job.world.gather(sum(own_s) / len(own_s))
+        by_rank = self.job.world.gather(sum(compute_s) / len(compute_s))
         if warning := self._stragglers.check(by_rank):
-            self.observers.emit(WarningEvent(step=self.progress.step, message=warning))
+            self.observers.warn(self.progress.step, warning)
         return tuple(by_rank)
 
     def _report_bad_images(self) -> None:
@@ -196,37 +205,59 @@ class Training:
             for counter, new in zip(counters, by_counter, strict=True):
                 for bad in new:
                     message = f"bad image {bad.path}: {bad.reason}"
-                    self.observers.emit(WarningEvent(step=self.progress.step, message=message))
-                    counter.add_from_peer(bad)
+                    counter.add_from_peer(bad)  # first: the error at the limit names the image, too
+                    self.observers.warn(self.progress.step, message)
 
     # ----------------------------------------------------------------------------------------------------- divergence
 
     def _roll_back(self, error: Diverged) -> None:
-        """Go back to the last checkpoint before the step, with a lower rate. Raises the error where that is not to be.
+        """Go back to the last checkpoint before the step. Raises the error where that is not to be.
 
-        All processes do the same; that the run went back is on disk before the next step.
+        First the steps are repeated as they were: what does not happen again was the machine, not the data or the
+        learning rate. If it does happen again, they are repeated with a lower rate. All processes do the same; that the
+        run went back is on disk before the next step.
         """
         limits, before = self.job.config.limits, self.progress.rollbacks or Rollbacks()
-        checkpoint = self.job.world.broadcast_from_first(lambda: self._checkpoint_before(error.event.step))
-        if limits.on_divergence == "stop" or before.count >= limits.max_rollbacks or checkpoint is None:
+        checkpoint = None
+        if not error.final:
+            checkpoint = self.job.world.broadcast_from_first(lambda: self._checkpoint_before(error.event.step))
+        if checkpoint is not None and checkpoint.step > self._repeated_from:
+            self._repeated_from, self._suspect = checkpoint.step, error
+            now, message = self.progress.rollbacks, f"{error.message} Repeating it from step {checkpoint.step:,}"
+        elif error.advice or limits.on_divergence == "stop" or before.count >= limits.max_rollbacks or not checkpoint:
             self.observers.emit(error.event)
             raise self._explain_end(error, checkpoint)
-        now = Rollbacks(count=before.count + 1, lr_factor=before.lr_factor * limits.rollback_lr)
-        self.observers.emit(error.rolled_back(checkpoint.step, now.lr_factor))
-        message = (
-            f"{error.message} Went back to step {checkpoint.step:,}; from there the learning rate is "
-            f"{now.lr_factor:g} times that of the schedule (rollback {now.count} of at most {limits.max_rollbacks})"
-        )
-        self.observers.emit(WarningEvent(step=checkpoint.step, message=message))
-        self.progress = restore_job(self.job, checkpoint)
+        else:
+            self._suspect = None
+            now = Rollbacks(count=before.count + 1, lr_factor=before.lr_factor * limits.rollback_lr)
+            message = (
+                f"{error.message} Went back to step {checkpoint.step:,}; from there the learning rate is "
+                f"{now.lr_factor:g} times that of the schedule (rollback {now.count} of at most {limits.max_rollbacks})"
+            )
+        lr_factor = (now or before).lr_factor
+        self.observers.emit(error.rolled_back(checkpoint.step, lr_factor))
+        self.observers.warn(checkpoint.step, message)
+        self.progress = self.job.restore(checkpoint)
         # `saved` first, then the rollback: `save` sees that they differ and writes the lower rate. Later checkpoints
         # are removed only after that, so that a kill in between loses neither.
         self.saved = self._state()
-        self.progress.rollbacks, self.job.step.lr_factor = now, now.lr_factor
+        self.progress.rollbacks, self.job.step.lr_factor = now, lr_factor
         self.window.clear()
+        self.job.step.guard.forget()
         self._epoch = self._resumed_epoch()
         self.save()
         self.job.world.broadcast_from_first(lambda: self._forget_after(checkpoint.step))
+
+    def _clear_suspect(self) -> None:
+        """Report that what went wrong did not happen again."""
+        if self._suspect is not None:
+            message = (
+                f"{self._suspect.message} It did not happen again when the steps from {self._repeated_from:,} on were "
+                "repeated, so the machine computed or stored a wrong number: check its memory and processor. The "
+                "results are those of the repeated steps"
+            )
+            self.observers.warn(self.progress.step, message)
+            self._suspect = None
 
     def _checkpoint_before(self, step: int) -> CheckpointDir | None:
         """The newest sound checkpoint from before a step: the state after it may be what diverged."""
@@ -242,12 +273,18 @@ class Training:
 
     def _explain_end(self, error: Diverged, checkpoint: CheckpointDir | None) -> Diverged:
         limits, before = self.job.config.limits, self.progress.rollbacks
-        where = f"The last good checkpoint is {checkpoint.path}." if checkpoint else "There is no earlier checkpoint."
-        advice = "Try a lower optim.lr, a longer schedule.warmup_epochs, or check the data"
-        if limits.on_divergence == "stop":
+        where = "There is no earlier checkpoint."
+        if checkpoint or error.final:  # then the run was not to go back, and resumes from the last one
+            where = (
+                f"The last good checkpoint is {checkpoint.path}." if checkpoint else "Nothing of this step was saved."
+            )
+        # A lower rate does not repair a device.
+        advice = error.advice or "Try a lower optim.lr, a longer schedule.warmup_epochs, or check the data"
+        if limits.on_divergence == "stop" and not error.advice:
             rollback = use("limits.on_divergence", "rollback")
             advice += f"; {rollback} goes back to a checkpoint with a lower learning rate"
-        tried = f" It went back {plural(before.count, 'time')} before." if before else ""
+        tried = " It happened again when the steps before it were repeated." if self._suspect else ""
+        tried += f" It went back {plural(before.count, 'time')} before." if before else ""
         return Diverged(f"{error.message}{tried} {where} {advice}.", error.event)
 
     # ----------------------------------------------------------------------------------------------------- evaluation
@@ -310,13 +347,13 @@ class Training:
                 self.run.write_prediction(name, document)
         except OSError as error:
             message = f"predictions could not be written: {error.strerror}: {error.filename}"
-            self.observers.emit(WarningEvent(step=self.progress.step, message=message))
+            self.observers.warn(self.progress.step, message)
 
     def _note_result(self, result: EvalResult) -> bool:
         """Take a result into the progress; whether it is the best so far. Figures must be finite."""
         for name, figure in result.figures.items():
             if not math.isfinite(figure or 0):
-                raise diverged(self.job, self.progress.step, f"evaluation {name}", str(figure))
+                raise Diverged.after(self.job, self.progress.step, f"evaluation {name}", str(figure))
         progress, value, target = self.progress, result.figures[self.job.task.metric], self.job.task.target()
         best = progress.best_value is None or (value is not None and value > progress.best_value)
         progress.last_eval_step, progress.result = progress.step, result
@@ -324,7 +361,7 @@ class Training:
             progress.best_value, progress.best_step = value, progress.step
         progress.reached_target = target is not None and value is not None and value >= target
         # During head warm-up the backbone does not learn yet, so patience does not count.
-        head_alone = progress.step <= self.job.step.head_phase.steps
+        head_alone = progress.step <= self.job.step.head_warmup.steps
         progress.evals_since_best = None if best or head_alone else (progress.evals_since_best or 0) + 1
         return best
 
@@ -371,8 +408,10 @@ class Training:
             return
         self._sync_statistics()
         # A run resumes from its newest checkpoint, so that one must never hold a diverged state.
-        if not all_finite(self.job.model):
-            raise diverged(self.job, self.progress.step, "weights", "not finite")
+        if self.job.world.any_process(not all_finite(self.job.model)):
+            raise Diverged.after(self.job, self.progress.step, "weights", "not finite")
+        # Only the first of several processes writes, so what it writes must be what all have.
+        self.job.step.guard.before_checkpoint(self.progress.step, self.observers)
         self.watch.add("checkpoint", self.job.world.broadcast_from_first(self._write_checkpoint))
         self.saved = self._state()
 
@@ -383,7 +422,7 @@ class Training:
         """Hand the state to the writer; the seconds that training waited."""
         job, progress = self.job, self.progress
         progress.spent_s, progress.scaler = self.watch.spent(), job.step.scaler.state()
-        state = checkpoint_state(job.config, job.task, job.train_source, progress)
+        state = job.state(progress)
         if self.saved[0] == progress.step and self._writer.has(progress.step):
             return self._writer.amend(state)
         return self._writer.save(tensor_files(job.model, job.optimizer, job.average), state)
@@ -392,7 +431,7 @@ class Training:
         """Do what a kill may have left undone after the checkpoint that this session resumes from was written."""
         if self.job.world.first:
             for problem in self._writer.complete(checkpoint, self.progress.best_step):
-                self.observers.emit(WarningEvent(step=checkpoint.step, message=problem))
+                self.observers.warn(checkpoint.step, problem)
 
     def finish_saving(self) -> None:
         """Wait until the last checkpoint is on disk, in all processes. Raises NotSaved."""
@@ -417,4 +456,4 @@ class Training:
             if not saved.amended:
                 self.observers.emit(CheckpointEvent(step=step, path=name, seconds=saved.seconds, stall_s=saved.stall_s))
             for problem in saved.problems:
-                self.observers.emit(WarningEvent(step=step, message=problem))
+                self.observers.warn(step, problem)

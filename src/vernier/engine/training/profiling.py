@@ -5,11 +5,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from vernier.errors import ConfigError
 from vernier.measure.profiles import StepRange
-from vernier.plugins import describe_failures, only_plugin
+from vernier.measure.sensors import Lines
+from vernier.plugins import needed_plugin
 from vernier.records.profile import ProfileSummary
-from vernier.records.telemetry import TelemetryRecord
 from vernier.records.what_ran import WhatRan
 
 
@@ -28,18 +27,14 @@ class Profiler(Protocol):
         """The part of a step that is computed in the context."""
         ...
 
-    def close(self, ran: WhatRan | None, telemetry: Callable[[], list[TelemetryRecord]]) -> ProfileSummary | None:
+    def close(self, ran: WhatRan | None, telemetry: Callable[[], Lines]) -> ProfileSummary | None:
         """End the profile; None if no step of the range was reached."""
         ...
 
 
 def open_profiler(steps: StepRange, folder: Path, synchronize: Callable[[], None], rank: int) -> Profiler:
     """A profiler of some steps that writes its files to a folder. Raises ConfigError if none is installed."""
-    factory = only_plugin("vernier.profilers")
-    if factory is None:
-        raise ConfigError(
-            "Steps cannot be profiled: no package offers a profiler (vernier.profilers)."
-            f"{describe_failures('vernier.profilers')}"
-        )
-    profiler: Profiler = factory(steps, folder, synchronize, rank)
+    profiler: Profiler = needed_plugin("vernier.profilers", "profile_steps", f"{steps.first}:{steps.last}")(
+        steps, folder, synchronize, rank
+    )
     return profiler

@@ -10,19 +10,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from vernier.config import Config, describe_lr, to_dict
+from vernier.config import Config, config_from_tree, describe_lr, to_dict
 from vernier.data.decoding.decode import encode_thumbnail
 from vernier.data.sources import Source
 from vernier.devices import describe_lost_device
 from vernier.engine.observe import Observer, Observers, Recorder, Telemetry
 from vernier.engine.processes.launch import redirect_output, time_left_s
-from vernier.engine.processes.world import LostPeer, World, describe_process, process_info
+from vernier.engine.processes.world import LostPeer, World
 from vernier.errors import ConfigError, RunFailed, advice
 from vernier.frozen import frozen
 from vernier.measure.environment import collect_environment, read_versions
 from vernier.measure.profiles import StepRange
 from vernier.measure.run_summary import summarize_training
-from vernier.measure.what_ran import run_name
 from vernier.plugins import load_plugin
 from vernier.records.codec import encode
 from vernier.records.environment import decode_environment
@@ -30,17 +29,17 @@ from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEve
 from vernier.records.predictions import TrainImage, TrainImages
 from vernier.records.profile import ProfileSummary
 from vernier.records.run import BadImageNote, Best, HeldOut, PeakMemory, Progress, RunStatus, RunSummary
-from vernier.records.telemetry import decode_telemetry
 from vernier.references import given, use
 from vernier.signals import StopRequested
 from vernier.store import CheckpointDir, NotSynced, RunDir
 
-from .checkpoints.contents import config_of, read_state
-from .checkpoints.resume import ResumePoint, check_exactness, describe_compression, describe_convolution
+from .checkpoints.contents import read_state
+from .checkpoints.resume import ResumePoint, describe_changes
 from .checkpoints.writer import NotSaved
 from .divergence import Diverged
+from .guarantees import blame_code, check_unchanged, describe_code, guarantees
 from .loop import Training
-from .setup import Job, first_images, prepare, restore_job
+from .setup import Job, prepare
 from .stop import StopFlag, TimeLimit
 
 Ending = Literal["finished", "stopped"]
@@ -90,15 +89,17 @@ def train(
         if profile is not None:
             first_step = resume.step if resume is not None and restored else begun.step
             profile.check(first_step, job.derived.stop_step, "profile_steps")
+        # One process makes the directory: each would choose a name of its own by its clock.
         run = resume.run if resume else job.world.broadcast_from_first(lambda: _create_run(job, out))
         if not job.world.first:
             with suppress(OSError):  # its messages stay on the terminal then
                 redirect_output(run.rank_log(job.world.rank))
+        # The status before this session: a signal before the first step puts it back.
         everyone, before = Observers(*observers), run.status() if resume else None
         try:
             with run.locked() if job.world.first else nullcontext():
                 return _train_locked(job, run, resume, begun, everyone, assess, profile)
-        except (StopRequested, NotStarted):
+        except (StopRequested, _NotStarted):
             everyone.close()
             _undo_start(job, run, before)
             raise
@@ -121,6 +122,7 @@ def _train_locked(
     training: Training | None = None
     try:
         progress = _restore(job, resume.run, resume.checkpoint) if resume and resume.checkpoint else begun
+        check_unchanged(job, run, progress)
         processes = _all_processes(job)
         sampler = _sensors(job, run, processes)
         observers.watch(sampler.log)
@@ -128,6 +130,7 @@ def _train_locked(
         limit = _time_limit(job, run, observers)
         with StopFlag(one_of_many=job.world.size > 1, limit=limit) as stop, sampler:
             training = Training(job, run, observers, stop, progress)
+            # After a kill, pointers and old checkpoints may be behind the newest one.
             if resume and resume.checkpoint:
                 training.complete_saving(resume.checkpoint)
             if profile is not None:
@@ -138,10 +141,13 @@ def _train_locked(
     except RunFailed as error:
         _record_failure(job, run, observers, training, error)
         raise
-    except (RuntimeError, OSError) as error:
+    except ConfigError:
+        raise
+    except Exception as error:
         failure = _lost_device(error)
         if failure is None and isinstance(error, RuntimeError):
             failure = _not_deterministic(error) or job.world.explain_lost_peer(error)
+        failure = failure or blame_code(job.config.recipe, error)
         if failure is None:
             raise
         _record_failure(job, run, observers, training, failure)
@@ -166,10 +172,11 @@ def _run_until_stopped(training: Training) -> Ending:
     try:
         training.run_to_end()
     except StopRequested as request:
+        # The state first: the launcher or scheduler may end this process soon.
         training.save()
         training.finish_saving()
         message = f"stopped by {request}: saved, run the same command to resume"
-        training.observers.emit(WarningEvent(step=training.progress.step, message=message))
+        training.observers.warn(training.progress.step, message)
         return "stopped"
     except Exception:
         training.close()
@@ -184,13 +191,14 @@ def _begin(job: Job) -> Progress:
     """The progress of a new run, which may continue from a checkpoint of another program."""
     if not job.config.recipe.model.checkpoint:
         return Progress()
-    take_over: Callable[[Job], Progress] = load_plugin(EXTERNAL_CHECKPOINTS, "model.checkpoint", "torch", "none")
-    return take_over(job)
+    resume_external: Callable[[Job], Progress] = load_plugin(EXTERNAL_CHECKPOINTS, "model.checkpoint", "torch", "none")
+    return resume_external(job)
 
 
 def _create_run(job: Job, out: Path) -> RunDir:
     """A new run directory, with its configuration at once: by it the same command finds the run again."""
-    run = RunDir.create(out, run_name(job.config))
+    name = job.config.recipe.name  # which names what was changed about the recipe
+    run = RunDir.create(out, f"smoke-{name}" if job.config.limits.smoke else name)
     try:
         run.write_config(to_dict(job.config))
     except OSError as error:
@@ -204,24 +212,35 @@ def _restore(job: Job, run: RunDir, checkpoint: CheckpointDir) -> Progress:
     state = read_state(checkpoint)
     if state.data_fingerprint != job.train_source.fingerprint():
         raise ConfigError(_explain_changed_data(state.classes, job.train_source.classes, run))
-    was = config_of(state)
-    describe = (check_exactness, describe_compression, describe_convolution)
-    job.notes += tuple(filter(None, (note(was, job.config) for note in describe)))
-    job.warnings = (*job.warnings, *_other_kernels(job, run))
-    return restore_job(job, checkpoint)
+    job.notes += describe_changes(config_from_tree(state.config), job.config)
+    job.warnings = (*job.warnings, *_other_arithmetic(job, run))
+    return job.restore(checkpoint)
 
 
-def _other_kernels(job: Job, run: RunDir) -> list[str]:
-    """A warning where exact reduction goes on with another device or other libraries than it began with."""
+def _part_warnings(job: Job) -> tuple[str, ...]:
+    """A warning if a part of the validation set decides which weights are the best, and when training stops."""
+    part, config = job.evaluator and job.evaluator.part, job.config
+    if not part or config.limits.smoke or not (config.recipe.eval.patience or config.checkpoint.keep_best):
+        return ()
+    decided = f"the best checkpoint and {given('eval.patience')}: {part}"
+    return (f"a part of the set decides on {decided}. Without {given('limits.max_eval_steps')} all of it does",)
+
+
+def _other_arithmetic(job: Job, run: RunDir) -> list[str]:
+    """A warning where a run continues with other threads, another device or other libraries than it had."""
     before = decode_environment(run.read_environment())
-    if job.config.machine.reduction != "exact" or before is None:
+    if before is None:
         return []
     versions, devices = read_versions(), job.device.identity()
-    pairs = [(package, before.versions.get(package), versions[package]) for package in ("torch", "simplejpeg")]
+    pairs: list[tuple[str, object, object]] = [
+        (package, before.versions.get(package), versions[package]) for package in ("torch", "simplejpeg")
+    ]
     pairs += [("device", before.devices[0].name, devices[0].name)] if before.devices and devices else []
+    pairs += [("threads", before.compute_threads, job.threads)]
     changed = [f"{what} was {old}, is {new}" for what, old, new in pairs if old is not None and old != new]
-    promise = "the same weights are promised for one kind of device and one version only"
-    return [f"machine.reduction = exact: {'; '.join(changed)}. {promise}"] if changed else []
+    exact = "machine.reduction = exact: " if job.config.machine.reduction == "exact" else ""
+    promise = "the same weights are promised for one kind of device and one version only, with as many threads"
+    return [f"{exact}{'; '.join(changed)}. Sums are rounded differently: {promise}"] if changed else []
 
 
 def _explain_changed_data(before: tuple[str, ...], now: tuple[str, ...], run: RunDir) -> str:
@@ -239,7 +258,7 @@ def _explain_changed_data(before: tuple[str, ...], now: tuple[str, ...], run: Ru
 
 def _all_processes(job: Job) -> list[ProcessInfo]:
     """The processes of the run by rank, in each of them."""
-    by_rank = job.world.gather(process_info(job.world, job.device, job.threads))
+    by_rank = job.world.gather(job.world.process_info(job.device, job.threads))
     return job.world.broadcast_from_first(lambda: by_rank)
 
 
@@ -271,15 +290,16 @@ def _announce(
         except OSError as error:
             raise _not_started(error) from error
     observers.emit(_start_event(job, run, resume, processes))
-    for message in job.warnings:
-        observers.emit(WarningEvent(step=resume.step if resume else 0, message=message))
+    for message in (*job.warnings, *_part_warnings(job)):
+        observers.warn(resume.step if resume else 0, message)
+    # Not when resuming: the batch would be that of the first step again.
     if resume is None and job.world.first:
         _keep_first_images(job, run, observers)
 
 
 def _keep_first_images(job: Job, run: RunDir, observers: Observers) -> None:
     """Thumbnails of the first training images go to the run directory, for reports, and the images to trackers."""
-    first = first_images(job)
+    first = job.first_images()
     observers.pictures("train/images", first.images)
     height, width = first.images.shape[1:3]
     side_px = THUMBNAIL_PX if first.classes else DETECTION_THUMBNAIL_PX
@@ -290,7 +310,7 @@ def _keep_first_images(job: Job, run: RunDir, observers: Observers) -> None:
         run.write_train_images(TrainImages(width=width, height=height, images=images))
     except OSError as error:
         message = f"The first training images are not kept: {error.filename}: {error.strerror}."
-        observers.emit(WarningEvent(step=0, message=message))
+        observers.warn(0, message)
 
 
 def _held_out(job: Job, source: Source) -> HeldOut:
@@ -315,8 +335,8 @@ def _time_limit(job: Job, run: RunDir, observers: Observers) -> TimeLimit | None
 
 
 def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: list[ProcessInfo]) -> StartEvent:
-    recipe, machine = job.config.recipe, job.config.machine
-    lines = [describe_process(process) for process in processes if job.world.size > 1]
+    recipe, machine, code = job.config.recipe, job.config.machine, describe_code(job.config.recipe)
+    lines = [process.describe() for process in processes if job.world.size > 1]
     return StartEvent(
         run=str(run.path),
         recipe=recipe.name,
@@ -344,6 +364,8 @@ def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: l
         lr_rule=describe_lr(recipe),
         memory=job.memory,
         ran=job.what_ran(),
+        code=code or None,
+        guarantees=guarantees(code) or None,
         **asdict(job.derived),
     )
 
@@ -362,7 +384,7 @@ def _close(training: Training, status: Ending, assess: Assess | None) -> Outcome
             run.write_status(status, summary=encode(summary))
         except NotSynced as error:  # the same command would start a new run: this one is finished
             message = f"{error.filename} could not be synced: {error.strerror}. A power cut now may lose the summary."
-            training.observers.emit(WarningEvent(step=training.progress.step, message=message))
+            training.observers.warn(training.progress.step, message)
         except OSError as error:
             raise NotSaved(
                 f"The training is done, but {error.filename} could not be written: {error.strerror}. {advice(error)} "
@@ -378,7 +400,7 @@ def _summarize(training: Training) -> RunSummary:
         _read_log(training, training.run.history),
         global_batch=job.config.recipe.global_batch,
         devices=job.derived.world,
-        telemetry=decode_telemetry(_read_log(training, training.run.read_telemetry)),
+        telemetry=_read_log(training, training.run.read_telemetry),
         several_hosts=job.world.topology.local_world < job.world.size,
     )
     return RunSummary(
@@ -407,7 +429,7 @@ def _read_log(training: Training, read: Callable[[], list[T]]) -> list[T]:
         return read()
     except OSError as error:
         message = f"{error.filename} could not be read: {error.strerror}. The summary lacks what it holds."
-        training.observers.emit(WarningEvent(step=training.progress.step, message=message))
+        training.observers.warn(training.progress.step, message)
         return []
 
 
@@ -416,9 +438,7 @@ def _profile(training: Training) -> ProfileSummary | None:
     job = training.job
     if training.profiler is None:
         return None
-    return training.profiler.close(
-        job.what_ran(), lambda: decode_telemetry(_read_log(training, training.run.read_telemetry))
-    )
+    return training.profiler.close(job.what_ran(), lambda: _read_log(training, training.run.read_telemetry))
 
 
 def _peak_memory(job: Job) -> PeakMemory:
@@ -431,6 +451,7 @@ def _peak_memory(job: Job) -> PeakMemory:
 def _bad_images(job: Job) -> tuple[BadImageNote, ...]:
     """The unreadable images of all processes, each once, by path."""
     mine = [BadImageNote(path=bad.path, reason=bad.reason) for counter in job.bad_images() for bad in counter.samples()]
+    # By path: processes that evaluate together may meet the same image.
     by_path = {note.path: note for notes in job.world.gather(mine) for note in notes}
     return tuple(by_path[path] for path in sorted(by_path))
 
@@ -438,22 +459,22 @@ def _bad_images(job: Job) -> tuple[BadImageNote, ...]:
 # ----------------------------------------------------------------------------------------------------------- failures
 
 
-class NotStarted(NotSaved):
+class _NotStarted(NotSaved):
     """The first files of a session could not be written. A new run is removed, a resumed one stays as it was."""
 
 
-def _not_started(error: OSError) -> NotStarted:
-    return NotStarted(f"Nothing was trained: {error.filename} could not be written: {error.strerror}. {advice(error)}")
+def _not_started(error: OSError) -> _NotStarted:
+    return _NotStarted(f"Nothing was trained: {error.filename} could not be written: {error.strerror}. {advice(error)}")
 
 
-class LostDevice(RunFailed):
+class _LostDevice(RunFailed):
     """The device is gone. The run can be resumed from its last checkpoint with the same command."""
 
 
 def _lost_device(error: Exception) -> RunFailed | None:
     """The message for people when the device is gone in the middle of a run."""
     lost = describe_lost_device(error)
-    return LostDevice(f"{lost}. Run the same command to resume from the last checkpoint.") if lost else None
+    return _LostDevice(f"{lost}. Run the same command to resume from the last checkpoint.") if lost else None
 
 
 def _not_deterministic(error: RuntimeError) -> RunFailed | None:
@@ -467,9 +488,9 @@ def _not_deterministic(error: RuntimeError) -> RunFailed | None:
 
 
 def _record_failure(job: Job, run: RunDir, observers: Observers, training: Training | None, error: RunFailed) -> None:
-    observers.emit(WarningEvent(step=training.progress.step if training else 0, message=error.message))
+    observers.record(WarningEvent(step=training.progress.step if training else 0, message=error.message))
     if job.world.first:
-        lost = isinstance(error, LostPeer | LostDevice | NotSaved)
+        lost = isinstance(error, LostPeer | _LostDevice | NotSaved)
         diverged = {"diverged": True} if isinstance(error, Diverged) else {}
         with suppress(OSError):  # the reason is printed in any case
             run.write_status("crashed" if lost else "failed", reason=str(error), **diverged)

@@ -3,6 +3,7 @@
 The device and the network come from `engine.build`, the evaluator from `inference.evaluate`; `loop` runs the job.
 """
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,25 +14,23 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from vernier.config import Config, Derived, Machine, derive
-from vernier.data.loading.backends import RESIZE_KERNELS
+from vernier.config import Config, Derived, Machine, derive, digest, to_dict
+from vernier.config.settings import REDUCTIONS
 from vernier.data.loading.bad_images import BadImages
-from vernier.data.loading.cache import CacheDecision, cache_in_memory
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import ShardedTrainOrder, TrainOrder
 from vernier.data.loading.targets import BoxTargets
-from vernier.data.preparing.inspect import outline_boxes
+from vernier.data.overview import outline_boxes
 from vernier.data.sources import ShardSource, Source
+from vernier.data.sources.views import CacheDecision, cache_in_memory
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device, threads_notes
 from vernier.engine.convolutions import use_kernels
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
-from vernier.engine.processes.exact import ExactExchange, refuse_unequal_processes
-from vernier.engine.processes.gradients import Exchange, build_exchange
+from vernier.engine.processes.gradients import GradientReduction, ReductionFactory, build_reduction
 from vernier.engine.processes.launch import Topology
-from vernier.engine.processes.shard_convolutions import convert_convolutions
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
 from vernier.errors import ConfigError, NoSuchSplit
@@ -42,8 +41,9 @@ from vernier.models.drop_path import PathMasks
 from vernier.models.recomputing import recompute_activations
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
+from vernier.plugins import load_plugin
 from vernier.records.events import Loading
-from vernier.records.run import MemoryPrediction, Progress, Rollbacks
+from vernier.records.run import CheckpointState, MemoryPrediction, Progress, Rollbacks
 from vernier.records.what_ran import WhatRan
 from vernier.references import use
 from vernier.store import CheckpointDir
@@ -51,8 +51,20 @@ from vernier.tasks import task_of
 from vernier.tasks.base import CountingReader, Task
 
 from .checkpoints.contents import read_state, restore
-from .head_phase import HeadPhase, count_head_steps
+from .guard import open_guard
+from .head_warmup import HeadWarmup
 from .step import TrainStep
+
+
+@dataclass(frozen=True)
+class _FirstImages:
+    """The first training images as the network gets them, augmented: uint8 [images, height, width, channels].
+
+    `classes` has the name of each; none for a detector, whose boxes are drawn in.
+    """
+
+    images: npt.NDArray[np.uint8]
+    classes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -114,6 +126,37 @@ class Job:
             whole_run=image_px is None,
         )
 
+    def state(self, progress: Progress) -> CheckpointState:
+        """The state.json of a checkpoint at this point of the run."""
+        return CheckpointState(
+            step=progress.step,
+            progress=copy.deepcopy(progress),  # it is written while training goes on
+            classes=tuple(self.train_source.classes),
+            channels=self.train_source.channels,
+            data_fingerprint=self.train_source.fingerprint(),
+            recipe_digest=digest(self.config.recipe),
+            config=to_dict(self.config),
+            category_ids=self.task.category_ids(self.train_source),
+        )
+
+    def restore(self, checkpoint: CheckpointDir) -> Progress:
+        """Load a checkpoint into the live objects; how far it was."""
+        progress = read_state(checkpoint).progress
+        restore(checkpoint, self.model, self.optimizer, self.average)
+        self.step.scaler.load(progress.scaler)
+        self.step.lr_factor = (progress.rollbacks or Rollbacks()).lr_factor
+        return progress
+
+    def first_images(self, count: int = 16) -> _FirstImages:
+        """At most so many images of the first batch, before MixUp and CutMix."""
+        indices = self.order.indices(0, 0, 0)[:count]
+        (batch,) = self.loader.batches([(0, indices)])
+        images: npt.NDArray[np.uint8] = batch.images.permute(0, 2, 3, 1).cpu().numpy().copy()
+        if isinstance(batch.targets, BoxTargets):
+            outline_boxes(images, batch.targets.ltrb.cpu().numpy(), batch.targets.classes.cpu().numpy())
+            return _FirstImages(images)
+        return _FirstImages(images, tuple(self.train_source.classes[label] for label in batch.targets.tolist()))
+
     def close(self) -> None:
         self.loader.close()
         if self.evaluator is not None:
@@ -136,12 +179,16 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     optimizer = build_optimizer(model, recipe, derived.lr, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
-    fit = _MemoryFit(config, derived, device, world, train_source, val_source, loading)
-    memory_warnings = fit.check()
+    # After the weights are loaded: what this process already holds counts as free for it.
+    known = _known_data(train_source, val_source, loading, device)
+    memory_warnings = _check_memory(config, derived, device, world, known)
     paths, network = PathMasks(model, derived.process_batch, torch_device), Execution(model, machine, device)
+    # A traced network is fixed to a shape: that of the first image size.
     example = torch.zeros(derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2], device=torch_device)
-    exchange = partial(_exchange, network.training_network(example), world, config, derived, device, threads)
-    return Job(
+    # Not called yet: head warm-up makes one per phase, as a reduction knows its parameters from the start.
+    reduction = partial(_reduction, network.training_network(example), world, config, derived, device, threads)
+    order = _train_order(config, derived, train_source, world.rank)
+    job = Job(
         config=config,
         task=task,
         derived=derived,
@@ -157,14 +204,14 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             derived=derived,
             task=task,
             model=model,
-            head_phase=HeadPhase(model, count_head_steps(config, derived), exchange),
+            head_warmup=HeadWarmup(model, HeadWarmup.count_steps(config, derived), reduction),
             optimizer=optimizer,
             average=average,
             device=device,
             world=world,
             paths=paths,
         ),
-        order=train_order(config, derived, train_source, world.rank),
+        order=order,
         loader=_build_loader(reader, config, derived, device),
         network=network,
         world=world,
@@ -172,9 +219,11 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
         loading=loading,
         evaluator=None if val_source is None else Evaluator(config, task, val_source, device, world),
         notes=(*_data_notes(train_source, val_source), *weight_notes, *threads_notes(config, threads)),
-        memory=fit.prediction(),
+        memory=predict_memory(config, derived, known),
         warnings=(*memory_warnings, *(from_scratch_warnings(config) if fresh else ())),
     )
+    job.step.guard = open_guard(job)
+    return job
 
 
 def _convert_layers(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
@@ -192,70 +241,31 @@ def _build_loader(reader: CountingReader, config: Config, derived: Derived, devi
     return Loader(reader, batch=batch, workers=machine.workers, prefetch=machine.prefetch, device=device)
 
 
-@dataclass(frozen=True)
-class _MemoryFit:
-    """A training, and the memory of the device that it is about to take."""
-
-    config: Config
-    derived: Derived
-    device: Device
-    world: World
-    train_source: Source
-    val_source: Source | None
-    loading: Loading
-
-    def prediction(self) -> MemoryPrediction:
-        return predict_memory(self.config, self.derived, self._known())
-
-    def check(self) -> tuple[str, ...]:
-        """A warning where it may not fit. Raises TooLittleMemory where it surely does not."""
-        where, memory = self.world.topology, self.device.memory()
-        if self.device.name == "cpu":
-            free, held = FreeMemory(bytes=available_bytes(), processes=where.local_world), resident_bytes()
-        else:
-            own = self.device.free_memory(where.local_rank)
-            if own is None:
-                return ()
-            free, held = (
-                FreeMemory(bytes=own, where=f"on the device, {self.device.name}"),
-                memory.allocated_bytes if memory else 0,
-            )
-        warning = check_memory(self.config, self.derived, free, held, self._known())
-        return (warning,) if warning else ()
-
-    def _known(self) -> KnownData:
-        cached = self.loading.cache_needs_bytes if self.loading.cache == "memory" else None
-        return KnownData(
-            on_cpu=self.device.name == "cpu",
-            classes=len(self.train_source.classes),
-            cached_bytes=cached or 0,
-            val_images=0 if self.val_source is None else len(self.val_source),
-        )
+def _known_data(train: Source, val: Source | None, loading: Loading, device: Device) -> KnownData:
+    return KnownData(
+        on_cpu=device.name == "cpu",
+        classes=len(train.classes),
+        cached_bytes=(loading.cache_needs_bytes or 0) if loading.cache == "memory" else 0,
+        val_images=0 if val is None else len(val),
+    )
 
 
-@dataclass(frozen=True)
-class FirstImages:
-    """The first training images as the network gets them, augmented: uint8 [images, height, width, channels].
-
-    `classes` has the name of each; none for a detector, whose boxes are drawn in.
-    """
-
-    images: npt.NDArray[np.uint8]
-    classes: tuple[str, ...] = ()
-
-
-def first_images(job: Job, count: int = 16) -> FirstImages:
-    """At most so many images of the first batch, before MixUp and CutMix."""
-    indices = job.order.indices(0, 0, 0)[:count]
-    (batch,) = job.loader.batches([(0, indices)])
-    images: npt.NDArray[np.uint8] = batch.images.permute(0, 2, 3, 1).cpu().numpy().copy()
-    if isinstance(batch.targets, BoxTargets):
-        outline_boxes(images, batch.targets.ltrb.cpu().numpy(), batch.targets.classes.cpu().numpy())
-        return FirstImages(images)
-    return FirstImages(images, tuple(job.train_source.classes[label] for label in batch.targets.tolist()))
+def _check_memory(config: Config, derived: Derived, device: Device, world: World, known: KnownData) -> tuple[str, ...]:
+    """A warning where the training may not fit into the device. Raises TooLittleMemory where it surely does not."""
+    where, held = world.topology, 0
+    if device.name == "cpu":
+        free, held = FreeMemory(bytes=available_bytes(), processes=where.local_world), resident_bytes()
+    elif (own := device.free_memory(where.local_rank)) is None:
+        return ()
+    else:
+        free = FreeMemory(bytes=own, where=f"on the device, {device.name}")
+        if memory := device.memory():
+            held = memory.allocated_bytes
+    warning = check_memory(config, derived, free, held, known)
+    return (warning,) if warning else ()
 
 
-def train_order(config: Config, derived: Derived, source: Source, rank: int = 0) -> TrainOrder:
+def _train_order(config: Config, derived: Derived, source: Source, rank: int = 0) -> TrainOrder:
     """The order of the training samples: over the whole set, or over a few shards at a time."""
     recipe = config.recipe
     order = TrainOrder(
@@ -279,15 +289,15 @@ def train_order(config: Config, derived: Derived, source: Source, rank: int = 0)
     return ShardedTrainOrder(**vars(order), starts=starts, window=recipe.data.shuffle_shards)
 
 
-def _exchange(
+def _reduction(
     network: nn.Module, world: World, config: Config, derived: Derived, device: Device, threads: int
-) -> Exchange:
+) -> GradientReduction:
     """How the processes combine their gradients. Collective."""
-    if derived.virtual_shards is None:
-        return build_exchange(network, world, config.machine, device)
-    refuse_unequal_processes(world, device, threads)
-    convert_convolutions(network)
-    return ExactExchange(network, world, derived, config.machine.bucket_mb, device)
+    kind = config.machine.reduction
+    if kind == "ddp":
+        return build_reduction(network, world, config.machine, device)
+    build: ReductionFactory = load_plugin(REDUCTIONS, "machine.reduction", kind, "ddp")
+    return build(network, world, config, derived, device, threads)
 
 
 def _build_reader(config: Config, derived: Derived, task: Task, source: Source) -> tuple[CountingReader, Loading]:
@@ -295,14 +305,14 @@ def _build_reader(config: Config, derived: Derived, task: Task, source: Source) 
     data, machine = config.recipe.data, config.machine
     # Cached images have their full size: with scaled decoding they would differ from those of the first epoch.
     cached_source, cache = cache_in_memory(source, 0 if data.scaled_decode else machine.cache_share, derived.world)
-    loading = Loading(
+    reader = task.train_reader(source, cached_source, machine)
+    return reader, Loading(
         **vars(cache if machine.backend == "native" else CacheDecision(cache="off")),
         backend=machine.backend,
         source=type(source).__name__,
-        resize=RESIZE_KERNELS[machine.backend].format(data.interpolation),
+        resize=reader.resize,
         scaled_decode=data.scaled_decode,
     )
-    return task.train_reader(source, cached_source, machine), loading
 
 
 def _data_notes(train: Source, val: Source | None) -> tuple[str, ...]:
@@ -324,12 +334,3 @@ def _open_data(task: Task, *, validation: bool) -> tuple[Source, Source | None]:
             f"not in both: {', '.join(differing[:5])}{', ...' if len(differing) > 5 else ''}."
         )
     return train, val
-
-
-def restore_job(job: Job, checkpoint: CheckpointDir) -> Progress:
-    """Load a checkpoint into the live objects of a job; how far it was."""
-    progress = read_state(checkpoint).progress
-    restore(checkpoint, job.model, job.optimizer, job.average)
-    job.step.scaler.load(progress.scaler)
-    job.step.lr_factor = (progress.rollbacks or Rollbacks()).lr_factor
-    return progress

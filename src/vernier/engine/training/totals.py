@@ -1,6 +1,6 @@
-"""What is summed while training: hits on the device between two reports, and the figures of an epoch.
+"""Running sums: correct predictions on the device between two reports, and the metrics of an epoch.
 
-`step` adds the hits of its batches, `loop` reads them with the losses of a window and closes an epoch.
+`step` adds those of its batches, `loop` reads them with the losses of a window and closes an epoch.
 """
 
 from collections.abc import Sequence
@@ -12,43 +12,43 @@ from vernier.measure.throughput import Window
 from vernier.records.events import EpochEvent, Event, StepEvent
 
 
-class Accuracy(NamedTuple):
+class _Accuracy(NamedTuple):
     """Top-1 and top-5 of training images, in percent."""
 
     top1: float
     top5: float
 
 
-class HitCounter:
-    """Counts hits of the training batches where they are computed; nothing waits for the device.
+class CorrectCounter:
+    """Counts correct predictions of training batches on the device; nothing waits for it.
 
-    Off unless `limits.train_accuracy` is set and the task has hits.
+    Off unless `limits.train_accuracy` is set and the task counts them.
     """
 
     def __init__(self, device: torch.device, *, enabled: bool) -> None:
         self.enabled, self._device = enabled, device
-        self._hits: torch.Tensor | None = None
+        self._correct: torch.Tensor | None = None
 
-    def add(self, hits: torch.Tensor | None) -> None:
-        """Add the top-1 and top-5 hits of a batch, [2]."""
-        if hits is not None:
-            self._hits = hits if self._hits is None else self._hits + hits
+    def add(self, correct: torch.Tensor | None) -> None:
+        """Add the correct top-1 and top-5 predictions of a batch, [2]."""
+        if correct is not None:
+            self._correct = correct if self._correct is None else self._correct + correct
 
     def pop(self) -> torch.Tensor:
-        """The hits since the last report, on the device, [2]; empty where none were counted."""
-        hits, self._hits = self._hits, None
-        return torch.zeros(0, device=self._device) if hits is None else hits
+        """The correct predictions since the last report, on the device, [2]; empty where none were counted."""
+        correct, self._correct = self._correct, None
+        return torch.zeros(0, device=self._device) if correct is None else correct
 
+    @staticmethod
+    def accuracy(mean_correct: Sequence[float], images: float) -> _Accuracy | None:
+        """The accuracy from the values of `pop`, averaged over processes; None where nothing was counted.
 
-def accuracy_of(mean_hits: Sequence[float], images: float) -> Accuracy | None:
-    """The accuracy from the values of `HitCounter.pop`, averaged over processes; None where nothing was counted.
-
-    `images` are those that a process counts hits of: its own, or with virtual shards all of them.
-    """
-    if not mean_hits:
-        return None
-    top1, top5 = (100 * hits / images for hits in mean_hits)
-    return Accuracy(top1, top5)
+        `images` are those whose predictions a process counts: its own, or with virtual shards all of them.
+        """
+        if not mean_correct:
+            return None
+        top1, top5 = (100 * correct / images for correct in mean_correct)
+        return _Accuracy(top1, top5)
 
 
 class EpochTotals:

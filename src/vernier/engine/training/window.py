@@ -66,6 +66,7 @@ class StepWindow:
         if gradient_norm is not None:
             self._norms.append(gradient_norm)
         self.wait_s.append(wait_s)
+        # Before the moment is taken: it is to be the end of the step, not of queueing it.
         if self._timing == "synchronised":
             self._device.synchronize()
         self._moments.append(self._device.record_event() if self._timing == "device events" else now_s())
@@ -90,10 +91,12 @@ class StepWindow:
 
     def read(self, world: World, sums: torch.Tensor, own: torch.Tensor) -> "WindowValues":
         """What was computed in its steps, in one copy from the device. All processes must call it together."""
+        # One copy from the device and one all-reduce per window: each of them waits, whatever its size.
         parts = [torch.stack(self.losses), *([torch.stack(self._norms)] if self._norms else []), sums]
         parts += [torch.stack(self._own_losses), own]
         values = torch.cat([part.float() for part in parts]).cpu()
         count, norms = len(self), len(self._norms)
+        # The own values behind it are not averaged: they tell which process has a number that is not finite.
         shared = values[: count + norms + len(sums)].clone()
         world.average_([shared])
         return WindowValues(
@@ -114,6 +117,7 @@ class StepWindow:
             step_s = [(ended_s - self.began_s) / count] * count
         elif self._timing == "device events":
             step_s = [self._device.elapsed_s(start, end) for start, end in pairwise(self._moments)]
+            # Events know the time on the device alone; the host's report of the window belongs to its last step.
             step_s[-1] += ended_s - synchronised_s
         else:
             step_s = [end - start for start, end in pairwise([*self._moments[:-1], ended_s])]

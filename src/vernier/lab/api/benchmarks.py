@@ -1,20 +1,21 @@
 """Benchmarks: what `vernier bench` and the functions `bench_train`, `bench_infer`, ... measure, and the result.
 
-Everything is measured in `lab.bench`, in processes of its own; loaders in `lab.measured.loading`.
+Everything is measured in `lab.bench`, in processes of its own.
 """
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vernier import recipes
 from vernier.api.crossing import run_in_processes
-from vernier.api.display import frame_of_paths
+from vernier.api.display import frame
 from vernier.api.functions import function
 from vernier.api.runs import data_frame
 from vernier.api.session import Session
@@ -23,7 +24,7 @@ from vernier.api.wording import Interrupted, PythonWords, python_errors
 from vernier.config import (
     Changed,
     Config,
-    Recipe,
+    Limits,
     Work,
     config_from_tree,
     override,
@@ -31,43 +32,48 @@ from vernier.config import (
     setting_name,
     to_dict,
 )
+from vernier.data.sources.opening import check_source
+from vernier.devices import likely_kind, resolve
+from vernier.engine.inference.engines import find_engine
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
-from vernier.frozen import frozen
-from vernier.lab.requests.benchmarks import (
-    BenchArm,
-    BenchData,
-    BenchInfer,
-    Benchmarked,
-    BenchScaling,
-    BenchTrain,
-    Compared,
-    Target,
-)
-from vernier.models import is_detector
-from vernier.models import names as model_names
-from vernier.records.bench import (
-    ArmRequest,
+from vernier.lab.bench.configurations import INT8, at_final_size, default_batch
+from vernier.lab.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION
+from vernier.lab.bench.session import Outcome, run_bench
+from vernier.lab.bench.table import LABEL_COLUMNS, format_rate, markdown, tables
+from vernier.lab.logs.exports import check_exports, write_exports
+from vernier.lab.records.bench import (
     BenchRequest,
     BenchResult,
     BenchRow,
     Layout,
     Plan,
-    TurnsRequest,
+    StepRow,
     decode_request,
+    read_bench,
 )
+from vernier.lab.report.progress import BenchDisplay
+from vernier.lab.requests.benchmarks import (
+    BenchArm,
+    BenchInfer,
+    Benchmarked,
+    BenchScaling,
+    BenchTrain,
+    Target,
+    Varied,
+)
+from vernier.models import is_detector
+from vernier.models import names as model_names
+from vernier.quantities import fraction, parse_duration
 from vernier.records.codec import DamagedRecord, encode
 from vernier.records.statistics import Estimate
-from vernier.references import given, use
-from vernier.report.exports import check_exports, write_exports
-from vernier.requests.values import StrPath, fraction, seconds
+from vernier.references import command, given, use
+from vernier.requests.values import StrPath
 from vernier.signals import end_with_parent
 from vernier.store import RunDir, read_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from vernier.lab.bench.session import Outcome
-    from vernier.lab.measured.loading import LoaderReport
 
 # ------------------------------------------------------------------------------------------------------------ requests
 
@@ -81,41 +87,43 @@ def build_request(request: Benchmarked) -> BenchRequest:
     changed = change(start, request, work, measured_settings(request, start))
     strong = isinstance(request, BenchScaling) and request.strong
     devices = max((each.procs for each in layouts), default=1) if strong else 1
-    varies_batch = isinstance(request, Compared) and bool(request.batch)
+    varies_batch = isinstance(request, Varied) and bool(request.batch)
     config, notes = with_batch(changed, work, devices, given_elsewhere=varies_batch)
-    measured = BenchRequest(what=work, config={}, layouts=layouts, weights_of=None if trained is None else str(trained))
-    if isinstance(request, Compared):
+    measured = BenchRequest(
+        what=work,
+        config=to_dict(config),
+        layouts=layouts,
+        weights_of=None if trained is None else str(trained),
+        plan=_plan(request),
+        repeats=request.repeats,
+        seed=request.seed,
+        notes=tuple(notes) or None,
+    )
+    if isinstance(request, BenchScaling):
+        return _as_scaling(measured, request)
+    if isinstance(request, Varied):
         measured = replace(
             measured,
             batches=request.batch,
             precisions=request.precision,
             modes=request.mode,
-            against=request.against,
-            tolerance=fraction(request.tolerance),
             memory_limit_bytes=None if request.memory_limit is None else int(request.memory_limit * 2**30),
         )
-    if isinstance(request, BenchInfer):
-        refuse_training_settings(request.settings)
-        measured = _with_engines(measured, request, config)
-    if isinstance(request, BenchScaling):
-        measured = _as_scaling(measured, request)
-    return replace(
-        measured,
-        config=to_dict(config),
-        plan=_plan(request, against=measured.against is not None),
-        repeats=request.repeats,
-        seed=request.seed,
-        notes=tuple(notes) or None,
-    )
+    return _with_engines(measured, request, config) if isinstance(request, BenchInfer) else measured
 
 
 def starting_recipe(request: Target) -> Config:
-    """The recipe, or the model's own settings, that the options change."""
+    """The recipe, the model's own settings, or those of a run without its limits, that the options change."""
+    path = Path(request.recipe or "")
+    if RunDir.is_run(path):
+        # A limit, such as a number of steps, was that of the run, and the measurement has its own.
+        return replace(_config_of(path), limits=Limits())
     return recipes.load(request.recipe or request.model or recipes.DEFAULT)
 
 
 def measured_settings(request: Target, start: Config) -> dict[str, object]:
     """Settings of everything that is measured: some data, and no evaluation."""
+    # Random pixels if nothing else is named: speed does not depend on what images show.
     return {"data.source": request.data or start.recipe.data.source or "synthetic", "eval.every_epochs": 0.0}
 
 
@@ -126,10 +134,8 @@ def with_batch(
 
     Unless a batch is given, the recipe's is taken as far as the devices take it.
     """
-    from vernier.data.sources.opening import check_source
-    from vernier.lab.bench.combinations import at_final_size, default_batch
-
     config, notes = changed.config, list(changed.notes)
+    # Before a batch is chosen, for which PyTorch may be loaded: a folder that is missing is refused at once.
     check_source(config.recipe.data.source, detector=is_detector(config.recipe.model.name))
     batch_setting = "global_batch" if work == "train" else "machine.eval_batch"
     if not given_elsewhere and setting_name(batch_setting) not in changed.named:
@@ -141,27 +147,24 @@ def with_batch(
 
 def device_kind(name: str) -> str:
     """The kind of device that will be used; torch is asked only where `auto` may be an accelerator."""
-    from vernier.devices import likely_kind, resolve
-
     kind = likely_kind(name)
     return kind if kind != "auto" else resolve(kind).name
 
 
 def parse_layout(text: str) -> Layout:
     """`4`: processes; `4x2`: with two threads each. Raises ConfigError."""
-    procs, times, threads = text.partition("x")
-    numbers = [procs, *([threads] if times else [])]
-    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+    if not re.fullmatch(r"0*[1-9]\d*(x0*[1-9]\d*)?", text, re.ASCII):
         raise ConfigError(
             f"{given('machine.procs', text)} is not a number of processes, such as 2, or 2x4 with four threads each."
         )
-    return Layout(procs=int(procs), threads=int(threads) if times else None)
+    procs, _, threads = text.partition("x")
+    return Layout(procs=int(procs), threads=int(threads) if threads else None)
 
 
 def _trained(request: BenchInfer) -> Path | None:
     """The run or exported file whose inference is measured; None for a recipe or a model."""
     name = request.recipe
-    if name is None or name in recipes.BUILT_IN or name in model_names():
+    if name is None or name in recipes.names() or name in model_names():
         return None
     path = Path(name)
     if not path.is_dir() and not (path.is_file() and path.suffix.lower() not in recipes.FILE_SUFFIXES):
@@ -179,7 +182,6 @@ def _config_of(path: Path) -> Config:
         return config_from_tree(RunDir.open(path).read_config())
     from vernier.engine.inference.model_file import read_description
     from vernier.engine.inference.trained import config_of_file
-    from vernier.references import command
 
     about = read_description(path)
     if about is None:
@@ -192,15 +194,15 @@ def _config_of(path: Path) -> Config:
 
 def _with_engines(measured: BenchRequest, request: BenchInfer, config: Config) -> BenchRequest:
     """Scenarios and engines, with INT8 as one more precision if it was requested. Raises ConfigError."""
-    from vernier.engine.runtimes.requirements import check_engine
-    from vernier.lab.bench.combinations import INT8
-
+    refuse_training_settings(request.settings)
     machine, int8 = config.machine, request.int8 or config.machine.int8
     engines = request.engine or (machine.engine,)
     precisions = request.precision or (machine.precision,)
+    # All combinations now: the processes that measure would refuse them one after the other.
     for engine, mode, precision in product(engines, request.mode or (machine.mode,), precisions):
+        # Next to others torch is measured in fp32; alone it is refused, with the reason.
         in_int8 = int8 and (engine != "torch" or len(engines) == 1)
-        check_engine(replace(machine, engine=engine, int8=in_int8, mode=mode, precision=precision))
+        find_engine(replace(machine, engine=engine, int8=in_int8, mode=mode, precision=precision))
     if int8 and config.recipe.data.source in ("synthetic", "static"):
         raise ConfigError(
             f"{given('machine.int8', True)} is calibrated on real images, and these are random pixels. Add "
@@ -228,18 +230,16 @@ def _as_scaling(measured: BenchRequest, request: BenchScaling) -> BenchRequest:
     return replace(measured, layouts=layouts, scaling="strong" if request.strong else "weak")
 
 
-def _plan(request: Benchmarked, *, against: bool) -> Plan:
+def _plan(request: Benchmarked) -> Plan:
     """How long each process measures."""
-    from vernier.lab.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION, PRECISION_TO_COMPARE
-
-    width, max_seconds = request.target_width, seconds(request.max_time)
-    usual = PRECISION_TO_COMPARE if against else PRECISION
+    width, max_seconds = request.target_width, parse_duration(request.max_time)
     return Plan(
         steps=request.steps,
-        precision=usual if width is None else fraction(width),
+        precision=PRECISION if width is None else fraction(width),
         max_seconds=max_seconds,
         warmup_max_seconds=max_seconds / 2,
         extra_max_seconds=max(EXTRA_LEAST_S, EXTRA_SHARE * max_seconds),
+        # A single process has no others from which an interval could follow.
         alone=request.repeats == 1 or None,
     )
 
@@ -252,64 +252,31 @@ def measure(request: Benchmarked, session: Session) -> "Outcome":
 
     Raises ConfigError, RunFailed if nothing could be measured, and KeyboardInterrupt before the first result.
     """
-    from vernier.lab.bench.session import run_bench
-    from vernier.lab.report.benchmark import LiveDisplay
-
-    exports = {"raport": request.raport, "dllogger": request.dllogger} if isinstance(request, Compared) else {}
+    exports = {"raport": request.raport, "dllogger": request.dllogger} if isinstance(request, Varied) else {}
+    # Before anything is measured: a file that exists must not cost the whole benchmark.
     check_exports(exports)
     measured = build_request(request)
-    with LiveDisplay(session.rich_console(), quiet=session.quiet) as display, sigterm_as_interrupt():
+    with BenchDisplay(session) as display, sigterm_as_interrupt():
         outcome = run_bench(measured, Path(request.out), display)
     if not outcome.stopped:
         session.say(*(f"written    {path}" for path in write_exports(outcome.run.path, exports)))
     return outcome
 
 
-@frozen
-class LoaderBenchmark:
-    """How fast loaders are: `report` has the figures, `notes` what was chosen for them."""
-
-    report: "LoaderReport"
-    notes: tuple[str, ...]
-
-
-def measure_data(request: BenchData, _: Session) -> LoaderBenchmark:
-    """Measure loaders. Raises ConfigError."""
-    from vernier.data.sources.opening import check_source
-    from vernier.lab.bench.combinations import at_final_size
-
-    if request.shard_cache_gb is not None and "://" not in request.data:
-        raise ConfigError(
-            f"{given('shard_cache_gb', request.shard_cache_gb)} is for data at an address such as https://..., and "
-            f"{request.data} is not one."
-        )
-    start = recipes.load(request.recipe) if request.recipe is not None else Config(recipe=Recipe(name="plain"))
-    changed = change(start, request, "train")
-    config, notes = at_final_size(changed.config)
-    from vernier.lab.measured.loading import loaders_of, measure_loaders, summarize_loaders
-
-    specs, pairs = loaders_of(request.data, config.machine, config.recipe, compiled=bool(request.against))
-    check_source(request.data, detector=is_detector(config.recipe.model.name))
-    rounds = measure_loaders(specs, rounds=request.rounds, images=request.images)
-    return LoaderBenchmark(report=summarize_loaders(rounds, pairs), notes=(*changed.notes, *notes))
-
-
-def measure_arm(request: BenchArm, session: Session) -> int:
+def measure_here(request: BenchArm, session: Session) -> int:
     """Measure what another process of Vernier asks for; the exit code. Raises ConfigError."""
     silence_profiler()
-    from vernier.lab.measured.arm import guard_memory, run_request
+    from vernier.lab.measured.process import guard_memory, run_request
 
     try:
         measurement = decode_request(read_json(Path(request.request)))
     except (OSError, ValueError, DamagedRecord) as error:
         raise ConfigError(f"Cannot read what to measure from {request.request}: {error}.") from None
-    if isinstance(measurement, TurnsRequest):
-        end_with_parent()
-    config, to_start = count_processes(config_from_tree(measurement.config or {}))
+    end_with_parent()
+    config, to_start = count_processes(config_from_tree(measurement.config))
     if to_start:
         return run_in_processes(request, session, to_start).code
-    limit = measurement.memory_limit_bytes if isinstance(measurement, ArmRequest | TurnsRequest) else None
-    guard_memory(limit, config.machine.procs)
+    guard_memory(measurement.memory_limit_bytes, config.machine.procs)
     with joined(config) as world:
         result = run_request(measurement, world)
         if world.first:
@@ -330,7 +297,9 @@ class Benchmark:
     @python_errors
     def __init__(self, path: StrPath) -> None:
         run = RunDir.open(Path(path).expanduser())
-        self.result: BenchResult = run.read_bench()
+        if not run.is_bench:
+            raise ConfigError(f"{run.path} is not a benchmark: it has no bench.json.")
+        self.result: BenchResult = read_bench(run.path)
         self.path: Path = run.path
         self._run = run
 
@@ -353,20 +322,13 @@ class Benchmark:
 
         Of configurations that failed, and of the server scenario, there is none.
         """
-        return {row.arm: row.images_per_s_total for row in self.result.measured if hasattr(row, "images_per_s_total")}
-
-    @property
-    def slower(self) -> bool:
-        """Whether a configuration is certainly slower than the version it was compared with (`against`)."""
-        return any(comparison.verdict == "slower" for comparison in self.result.compared)
+        return {row.configuration: row.images_per_s_total for row in self.rows if isinstance(row, StepRow)}
 
     def table(self) -> list[dict[str, str]]:
         """The rows as people read them: one mapping of column to text per configuration."""
-        from vernier.lab.bench.table import ARM_COLUMNS, tables
-
         merged: dict[tuple[str | None, ...], dict[str, str]] = {}
-        for row in (row for table in tables(self.rows) for row in table):  # scaling has two tables of the same arms
-            merged.setdefault(tuple(row.get(label) for label in ARM_COLUMNS), {}).update(row)
+        for row in chain.from_iterable(tables(self.rows)):  # scaling has two tables of the same configurations
+            merged.setdefault(tuple(row.get(label) for label in LABEL_COLUMNS), {}).update(row)
         return list(merged.values())
 
     def to_pandas(self) -> "DataFrame":
@@ -374,19 +336,15 @@ class Benchmark:
         return data_frame(self.table())
 
     def __str__(self) -> str:
-        from vernier.lab.bench.table import markdown
-
         return PythonWords(BenchTrain).word(markdown(self.path.name, self.result))
 
     def __repr__(self) -> str:
-        from vernier.lab.bench.table import format_rate
-
-        rates = ", ".join(f"{arm}: {format_rate(rate)} img/s" for arm, rate in list(self.rates.items())[:3])
+        rates = ", ".join(f"{name}: {format_rate(rate)} img/s" for name, rate in list(self.rates.items())[:3])
         more = f" and {len(self.rates) - 3} more" if len(self.rates) > 3 else ""
         return f"Benchmark({self.path}, {rates or f'{len(self.rows)} rows'}{more})"
 
     def _repr_html_(self) -> str:
-        return frame_of_paths(repr(self), [self.path], ("benchmarks",))
+        return frame(repr(self), [self.path], ("benchmarks",))
 
 
 def _bench(request: Benchmarked, session: Session) -> Benchmark:
@@ -403,7 +361,6 @@ def _bench(request: Benchmarked, session: Session) -> Benchmark:
 bench_train = function(BenchTrain, _bench, "bench_train")
 bench_infer = function(BenchInfer, _bench, "bench_infer")
 bench_scaling = function(BenchScaling, _bench, "bench_scaling")
-bench_data = function(BenchData, measure_data, "bench_data")
 
 
 def bench(recipe: StrPath | None = None, kind: str = "train", **options: Any) -> Benchmark:

@@ -1,18 +1,18 @@
-"""Comparisons of runs as objects. The comparison itself is `lab.report.compare`'s."""
+"""Comparisons of runs as objects, and converted logs. `lab.report.compare` compares, `lab.logs` reads and writes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from vernier.api.display import frame_of_paths
+from vernier.api.display import frame
 from vernier.api.functions import function
 from vernier.api.session import Session
 from vernier.api.wording import PythonWords
-from vernier.lab.requests.comparing import Compare
+from vernier.frozen import frozen
+from vernier.lab.logs.reading import open_side, open_to_convert
+from vernier.lab.logs.writing import convert_all
+from vernier.lab.report.compare import RunComparison, compare_runs, comparison_lines
+from vernier.lab.requests.comparing import Compare, Convert
+from vernier.quantities import fraction
 from vernier.records.statistics import SpeedVerdict
-from vernier.requests.values import fraction
-
-if TYPE_CHECKING:
-    from vernier.lab.report.compare import RunComparison
 
 
 class Comparison:
@@ -38,8 +38,6 @@ class Comparison:
         return None if low is None or high is None else (low, high)
 
     def __str__(self) -> str:
-        from vernier.lab.report.compare import comparison_lines
-
         return "\n".join(map(PythonWords(Compare).word, comparison_lines(self.record)))
 
     def __repr__(self) -> str:
@@ -49,14 +47,11 @@ class Comparison:
     def _repr_html_(self) -> str:
         sides = (self.record.a, self.record.b)
         paths = [Path(path) for path in dict.fromkeys(path for side in sides for path in side.runs)]
-        return frame_of_paths(str(self), paths, ("training", "benchmarks", "glance"))
+        return frame(str(self), paths, ("training", "benchmarks", "glance"))
 
 
 def compare_sides(request: Compare, _: Session | None = None) -> Comparison:
     """Compare two sides. Raises ConfigError for different work, unless allowed, and if there is nothing to compare."""
-    from vernier.lab.report.compare import compare_runs
-    from vernier.report.logs.reading import open_side
-
     return Comparison(
         compare_runs(
             open_side(request.a),
@@ -64,8 +59,30 @@ def compare_sides(request: Compare, _: Session | None = None) -> Comparison:
             fraction(request.tolerance),
             allow_different_work=request.different_work,
             single_runs=request.single_runs,
+            other_times=request.other_times,
         )
     )
 
 
 compare = function(Compare, compare_sides, "compare")
+
+
+@frozen
+class Converted:
+    """The files that a log was converted to, and notes about what it did not contain."""
+
+    format: str
+    written: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+def convert_log(request: Convert, _: Session | None = None) -> Converted:
+    """Convert a log. Raises ConfigError for one that cannot be read, and for files that exist."""
+    logs = open_to_convert(request.run)
+    written = tuple(convert_all(logs, request.to, Path(request.out)))
+    return Converted(
+        format=request.to, written=written, notes=tuple(dict.fromkeys(n for log in logs.values() for n in log.notes))
+    )
+
+
+convert = function(Convert, convert_log, "convert")

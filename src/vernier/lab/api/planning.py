@@ -7,21 +7,27 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from vernier import recipes as book
 from vernier.api.functions import function
 from vernier.api.session import Session
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.lab.planning.plan import NETWORKS, Network, Workload
+from vernier.lab.planning.submission.job import Submission, plan_submission
+from vernier.lab.planning.submission.scripts import kubernetes_manifest, slurm_script, ssh_script
+from vernier.lab.planning.table import PlanRow, divide_batch, plan_rows, reading_notes
+from vernier.lab.planning.workload import (
+    CONVERSION_ERROR,
+    Basis,
+    hours_and_range,
+    speed_of,
+    summary_lines,
+    workload_of,
+)
 from vernier.lab.requests.planning import Plan, Scheduler, Submit
+from vernier.quantities import fraction
 from vernier.references import given, use
-from vernier.requests.values import fraction
-
-if TYPE_CHECKING:
-    from vernier.lab.planning.plan import Network, Workload
-    from vernier.lab.planning.submission.job import Submission
-    from vernier.lab.planning.table import PlanRow
-    from vernier.lab.planning.workload import Basis
 
 _MOST_DEVICES = 10**6
 _NUMBER = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
@@ -46,12 +52,8 @@ class ScalingPlan:
 
 def make_plan(request: Plan, session: Session) -> ScalingPlan:
     """Predict a recipe on many devices. Raises ConfigError."""
-    from vernier import recipes
-    from vernier.lab.planning.table import divide_batch, plan_rows, reading_notes
-    from vernier.lab.planning.workload import describe_exchange, summary_lines, workload_of
-
     counts, network = _counts(request.devices), _network(request)
-    config = recipes.change(recipes.load(request.recipe), {}, request.settings).config
+    config = book.change(book.load(request.recipe), {}, request.settings).config
     recipe = config.recipe
     if request.batch is not None and not request.weak and not re.fullmatch(_NUMBER, request.bench):
         raise ConfigError(
@@ -59,6 +61,7 @@ def make_plan(request: Plan, session: Session) -> ScalingPlan:
             f"{recipe.global_batch:,} and the number of devices. Omit it, or let the batch grow with "
             f"{use('weak', True)}."
         )
+    # That of the fewest devices is the largest that the plan will have.
     given_batch = request.batch or max(1, recipe.global_batch // counts[0])
     work, basis = workload_of(config, request.bench, given_batch, network, convert=request.convert)
     work = replace(
@@ -69,7 +72,7 @@ def make_plan(request: Plan, session: Session) -> ScalingPlan:
     )
     each = request.batch or work.measured_batch
     batches = {count: count * each for count in counts} if request.weak else divide_batch(counts, recipe.global_batch)
-    images = recipe.schedule.epochs * recipes.train_images(recipe)
+    images = recipe.schedule.epochs * book.train_images(recipe)
     rows = tuple(plan_rows(work, batches, recipe.global_batch, network, images))
     return ScalingPlan(
         basis=basis,
@@ -77,17 +80,16 @@ def make_plan(request: Plan, session: Session) -> ScalingPlan:
         workload=work,
         scaling="weak" if request.weak else "strong",
         rows=rows,
-        summary=summary_lines(recipe, basis, network, describe_exchange(work, config.machine)),
+        summary=summary_lines(config, basis, network, work),
         notes=tuple(map(session.word, reading_notes(recipe, rows, counts[-1]))),
     )
 
 
 def _network(request: Plan) -> "Network":
     """The network of this name with what the options change of it."""
-    from vernier.lab.planning.plan import NETWORKS
-
-    changes = {name: getattr(request, name) for name in ("per_host", "link_gb_s", "host_gb_s", "host_us")}
-    return replace(NETWORKS[request.network], **{name: value for name, value in changes.items() if value is not None})
+    names = ("per_host", "link_gb_s", "host_gb_s", "host_us")
+    changes = {name: value for name in names if (value := getattr(request, name)) is not None}
+    return replace(NETWORKS[request.network], **changes)
 
 
 def _counts(text: str) -> list[int]:
@@ -104,6 +106,14 @@ def _counts(text: str) -> list[int]:
 # ----------------------------------------------------------------------------------------------------------- submitting
 
 
+_WRITERS: dict[str, tuple[Callable[[Submission], str], str]] = {
+    "slurm": (slurm_script, "sbatch"),
+    "kubernetes": (kubernetes_manifest, "kubectl apply -f"),
+    "ssh": (ssh_script, "bash"),
+}
+"""What writes the script of a scheduler, and the command that submits it."""
+
+
 @frozen
 class SubmittableJob:
     """A job that can be submitted: its script or manifest, and the file that it was written to, if any."""
@@ -116,35 +126,24 @@ class SubmittableJob:
     @property
     def how(self) -> str:
         """The command that submits it."""
-        programs = {"slurm": "sbatch", "kubernetes": "kubectl apply -f", "ssh": "bash"}
-        return f"{programs[self.to]} {self.file or 'FILE'}"
+        return f"{_WRITERS[self.to][1]} {self.file or 'FILE'}"
 
 
 def write_job(request: Submit, session: Session) -> SubmittableJob:
     """Make the script of a training run, and write it if a file is given. Raises ConfigError for a file that exists."""
-    from vernier import recipes
-    from vernier.lab.planning.submission.job import plan_submission
-    from vernier.lab.planning.submission.kubernetes import kubernetes_manifest
-    from vernier.lab.planning.submission.slurm import slurm_script
-    from vernier.lab.planning.submission.ssh import ssh_script
-
-    file = Path(request.recipe).resolve() if request.recipe.endswith(recipes.FILE_SUFFIXES) else None
+    # Absolute, because processes on the hosts start in other folders.
+    file = Path(request.recipe).resolve() if request.recipe.endswith(book.FILE_SUFFIXES) else None
     job = plan_submission(
         request.recipe,
-        recipes.load(str(file or request.recipe)),
+        book.load(str(file or request.recipe)),
         Path(request.machine),
         request.settings,
         recipe_file=file,
     )
-    writers: dict[str, Callable[[Submission], str]] = {
-        "slurm": slurm_script,
-        "kubernetes": kubernetes_manifest,
-        "ssh": ssh_script,
-    }
     submittable = SubmittableJob(
         to=request.to,
         job=job,
-        script=writers[request.to](job),
+        script=_WRITERS[request.to][0](job),
         file=None if request.out is None else Path(request.out),
     )
     if submittable.file is not None:
@@ -156,6 +155,7 @@ def write_job(request: Submit, session: Session) -> SubmittableJob:
 
 def _write_new(path: Path, text: str) -> None:
     try:
+        # x: a script that exists may have been edited.
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
@@ -172,9 +172,6 @@ def hours_of(
     recipes: Sequence[str], run_or_rate: str, *, convert: bool
 ) -> tuple[list[tuple[float, tuple[float, float]]], list[str]]:
     """Hours of one device for each recipe with their range, and notes on what they are based on: for `recipes`."""
-    from vernier import recipes as book
-    from vernier.lab.planning.workload import CONVERSION_ERROR, hours_and_range, speed_of
-
     speed, basis = speed_of(run_or_rate, convert=convert)
     notes = [
         f"Device hours are an ESTIMATE, {basis.text}: {CONVERSION_ERROR}. Training steps only, no evaluation, no "

@@ -1,6 +1,7 @@
 """Profiles: what `vernier profile` and the functions `profile_train` and `profile_infer` leave, as an object.
 
-The profile is `lab.measured.profile_run`'s.
+The profile is taken by `lab.measured.profile_run`, in a process of its own like everything that is measured: its memory
+and its kernels are those of the steps alone.
 """
 
 import os
@@ -8,11 +9,15 @@ from pathlib import Path
 
 from vernier.api.functions import function
 from vernier.api.session import Session
-from vernier.api.starting import change, load_torch, silence_profiler, unchanged_torch
-from vernier.config import Work
+from vernier.api.starting import change, sigterm_as_interrupt
+from vernier.config import Work, override, to_dict
+from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
+from vernier.lab.launcher import run
+from vernier.lab.records.bench import Failure, ProfileRequest, ProfileResult
+from vernier.lab.report.progress import Display
 from vernier.lab.requests.profiling import Profiled, ProfileInfer, ProfileTrain
-from vernier.measure.profiles import StepRange, describe_profile
+from vernier.measure.profiles import StepRange
 from vernier.records.profile import ProfileSummary
 
 from .benchmarks import measured_settings, starting_recipe, with_batch
@@ -31,23 +36,34 @@ class Profile:
         return os.fspath(self.path)
 
     def __str__(self) -> str:
-        return "\n".join(describe_profile(self.summary))
+        return "\n".join(self.summary.lines())
 
 
 def profile_steps(request: Profiled, session: Session) -> Profile:
     """Profile steps in a run of their own. Raises ConfigError."""
-    silence_profiler()
     work: Work = "infer" if isinstance(request, ProfileInfer) else "train"
-    steps = StepRange.parse(request.range, "range")
+    # A number alone is a count, as `--steps` is in training; the first steps are slower.
+    count = int(request.range) if request.range.isdecimal() else 0
+    steps = StepRange(11, 10 + count) if count else StepRange.parse(request.range, "range")
     start = starting_recipe(request)
     config, notes = with_batch(change(start, request, work, measured_settings(request, start)), work)
-    load_torch(quiet=session.quiet)
-    from vernier.lab.measured.profile_run import STEPS_AFTER, profile_load
-
-    session.say(f"{steps.last + STEPS_AFTER} steps, of which {steps.first} to {steps.last} are profiled")
-    with unchanged_torch(), session.bar("profile") as progress:
-        run, summary = profile_load(config, steps, infer=work == "infer", out=Path(request.out), on_step=progress)
-    return Profile(path=run.path, summary=summary, notes=tuple(session.word(note) for note in notes))
+    measured = ProfileRequest(
+        load=work,
+        first=steps.first,
+        last=steps.last,
+        out=Path(request.out),
+        # A profile is of one process, also of a run that had several.
+        config=to_dict(override(config, "machine.procs", 1)),
+    )
+    session.say(f"{measured.steps} steps, of which {steps.first} to {steps.last} are profiled")
+    with Display(session) as display, sigterm_as_interrupt():
+        ended = run(
+            measured, on_progress=lambda now: display.show(f"profile    {now.phase}, step {now.steps}") if now else None
+        )
+    result = ended.result(ProfileResult, "the profile")
+    if isinstance(result, Failure):
+        raise (ConfigError if result.status == "refused" else RunFailed)(result.why)
+    return Profile(path=result.run, summary=result.summary, notes=tuple(session.word(note) for note in notes))
 
 
 profile_train = function(ProfileTrain, profile_steps, "profile_train")

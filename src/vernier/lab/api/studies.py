@@ -17,26 +17,36 @@ from vernier.api.runs import data_frame
 from vernier.api.session import Session
 from vernier.api.starting import sigterm_as_interrupt, silence_profiler
 from vernier.api.wording import PythonWords
+from vernier.clock import file_stamp
 from vernier.config import to_dict
+from vernier.devices import resolve
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.lab.reading.columns import FIELDS, ColumnOptions, parse_pairs, parse_units
+from vernier.lab.reading.tables import read_table
+from vernier.lab.reading.text import study_lines, study_rows
+from vernier.lab.records.bench import EXACT, ConfigTree
+from vernier.lab.report.progress import StudyDisplay
 from vernier.lab.requests.studies import StudyAnalyze, StudyBaseline, StudyCheck, StudyDesign, StudyMerge, StudyRun
-from vernier.records.study import Baseline, CheckResult, DeviceVerdict, StudyAnalysis
+from vernier.lab.study.analysis import Table, analyze
+from vernier.lab.study.baseline import check, learn, read_baseline, write_baseline
+from vernier.lab.study.design import DesignAnswer, FleetSettings, answer, spreads_of
+from vernier.lab.study.files import StudyDir, merge
+from vernier.lab.study.records import Baseline, CheckResult, DeviceVerdict, StudyAnalysis
+from vernier.lab.study.votes import Ballot, Electorate, vote
+from vernier.quantities import fraction, parse_duration
 from vernier.references import given, use
-from vernier.requests.values import fraction, seconds
 from vernier.requests.wording import PROGRAM, command_line
 from vernier.wording import plural
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from vernier.lab.reading.columns import ColumnOptions
-    from vernier.lab.study.analysis import Table
-    from vernier.lab.study.design import DesignAnswer
-    from vernier.records.bench import ConfigTree
 
-_TRAINED = {"resnet50": "study-resnet50", "shapes": "shapes-quick"}
+_RUNS = Path("runs")
+_TRAINED = {"resnet50": "study-resnet50", "shapes": "shapes-quick", EXACT: "shapes-quick"}
 """The recipes of workloads that train."""
+_FINGERPRINTS = 20
 _SPREAD, _NOISE = 0.006, 0.008
 """Assumed of devices and repeats if there is no pilot: those of typical accelerators."""
 
@@ -56,9 +66,6 @@ class MeasuredStudy:
 
 def run_study(request: StudyRun, session: Session) -> MeasuredStudy:
     """Measure every device of this machine. Raises ConfigError before anything is measured."""
-    from vernier.clock import file_stamp
-    from vernier.devices import resolve
-    from vernier.lab.report.study import StudyDisplay
     from vernier.lab.study import run
 
     silence_profiler()
@@ -68,22 +75,22 @@ def run_study(request: StudyRun, session: Session) -> MeasuredStudy:
         repeats=request.repeats,
         batch=request.batch,
         device=request.device or "auto",
-        per=request.per,
         virtual=request.virtual,
         slow=run.parse_slow(request.slow) if request.slow else (),
-        pause_s=seconds(request.pause),
+        pause_s=parse_duration(request.pause),
         seed=request.seed,
         kernel_iterations=request.kernels,
         config=_training_config(request),
     )
     device = resolve(settings.device)
     targets = run.find_targets(settings, device)
-    path = Path(request.out or f"runs/{file_stamp()}-study-{request.workload}")
-    with session.bar("study") as bar, sigterm_as_interrupt():
-        display = StudyDisplay(settings, len(targets), session.say, bar)
+    interrupted = None if request.out else StudyDir.find_interrupted(_RUNS, run.plan_study(settings, targets))
+    path = Path(request.out or interrupted or _RUNS / f"{file_stamp()}-study-{request.workload}")
+    with StudyDisplay(session, settings, len(targets)) as display, sigterm_as_interrupt():
         try:
             study = run.collect(settings, targets, device.name, path, display)
         except KeyboardInterrupt:
+            # Repeats are saved as they finish: the same command continues after them.
             session.warn(_describe_interruption(request, path))
             raise
     return MeasuredStudy(
@@ -104,15 +111,19 @@ def _training_config(request: StudyRun) -> "ConfigTree | None":
         **request.changes(),
         "global_batch": request.batch,
         "eval.every_epochs": 0.0,
-        **({"data.source": "static"} if request.workload == "resnet50" else {}),
+        **({} if request.workload == "shapes" else {"data.source": "static"}),
+        **(_exact_settings(request) if request.workload == EXACT else {}),
     }
     return to_dict(recipes.change(recipes.load(_TRAINED[request.workload]), settings, ()).config)
 
 
+def _exact_settings(request: StudyRun) -> dict[str, object]:
+    """A fingerprint after every part of a repeat tells when a device went wrong."""
+    return {"machine.deterministic": True, "audit.every_steps": -(-request.iterations // _FINGERPRINTS)}
+
+
 def _describe_interruption(request: StudyRun, path: Path) -> str:
     """How many repeats are finished, and the command that resumes the study."""
-    from vernier.lab.study.files import StudyDir
-
     finished = len(StudyDir(path).repeats()) if StudyDir.is_study(path) else 0
     where = f" and saved in {path}" if finished else ""
     again = shlex.join([PROGRAM, *command_line(replace(request, out=str(path)))])
@@ -144,8 +155,6 @@ class Study:
 
     def table(self) -> list[dict[str, object]]:
         """The devices as people read them: one mapping of column to value each, the slowest first."""
-        from vernier.lab.reading.text import study_rows
-
         return study_rows(self.analysis, None)
 
     def to_pandas(self) -> "DataFrame":
@@ -153,8 +162,6 @@ class Study:
         return data_frame(self.table())
 
     def __str__(self) -> str:
-        from vernier.lab.reading.text import study_lines
-
         return "\n".join(map(PythonWords(StudyAnalyze).word, study_lines(self.analysis)))
 
     def __repr__(self) -> str:
@@ -170,12 +177,9 @@ class Study:
 
 
 def _column_options(request: StudyAnalyze | StudyBaseline | StudyCheck | StudyDesign) -> "ColumnOptions":
-    from vernier.lab.reading.columns import FIELDS, ColumnOptions, parse_pairs, parse_units
-
     return ColumnOptions(
         columns=parse_pairs(request.columns, "columns", FIELDS),
         units=parse_units(request.units),
-        drop_duplicates=isinstance(request, StudyAnalyze) and request.drop_duplicates,
     )
 
 
@@ -187,25 +191,35 @@ def _paths(sources: Sequence[str]) -> list[Path]:
 
 def _read(request: StudyAnalyze | StudyBaseline | StudyCheck) -> "Table":
     """The table of all sources. Raises ConfigError if something is missing in them."""
-    from vernier.lab.reading.tables import read_table
-
     return read_table(_paths(request.sources), _column_options(request))
 
 
 def analyze_study(request: StudyAnalyze, session: Session) -> Study:
     """Compare the devices of a study. Raises ConfigError if the sources cannot be read."""
-    from vernier.lab.study.analysis import analyze
-
     matter = fraction(request.matter)
     analysis = analyze(_read(request), matter)
-    analysis = replace(analysis, notes=tuple(map(session.word, analysis.notes)))
+    # Notes name options, which are called differently on the command line and in Python.
+    analysis = replace(
+        analysis, notes=tuple(map(session.word, analysis.notes)), corruption=_votes(_paths(request.sources)) or None
+    )
     return Study(analysis, _paths(request.sources), _column_options(request), matter)
+
+
+def _votes(paths: Sequence[Path]) -> tuple[Electorate, ...]:
+    """What the devices of studies with the workload `exact` computed."""
+    ballots = list[Ballot]()
+    for study in (StudyDir(path) for path in paths if StudyDir.is_study(path)):
+        models = {device.id: device.name for device in study.meta().devices}
+        ballots += [
+            Ballot(device=r.device, model=models.get(r.device, ""), hours=sum(r.seconds) / 3600, result=r.exact)
+            for r in study.repeats()
+            if r.exact is not None
+        ]
+    return vote(ballots)
 
 
 def learn_baseline(request: StudyBaseline, _: Session) -> Baseline:
     """Learn the baseline of a fleet and write it to its file. Raises ConfigError."""
-    from vernier.lab.study.baseline import learn, write_baseline
-
     learned = learn(_read(request))
     write_baseline(Path(request.out), learned)
     return learned
@@ -213,9 +227,8 @@ def learn_baseline(request: StudyBaseline, _: Session) -> Baseline:
 
 def check_machine(request: StudyCheck, session: Session) -> CheckResult:
     """Judge the devices of a machine by a baseline. Raises ConfigError for another workload or a wrong unit."""
-    from vernier.lab.study.baseline import check, read_baseline
-
-    result = check(read_baseline(Path(request.baseline)), _read(request), fraction(request.matter))
+    control = read_table([Path(request.control)], _column_options(request)) if request.control else None
+    result = check(read_baseline(Path(request.baseline)), _read(request), fraction(request.matter), control)
     return replace(result, notes=tuple(map(session.word, result.notes)))
 
 
@@ -230,17 +243,12 @@ class MergedStudy:
 
 def merge_studies(request: StudyMerge, _: Session) -> MergedStudy:
     """Join studies. Raises ConfigError if they are of different workloads."""
-    from vernier.lab.study.files import merge
-
     merged = merge(_paths(request.sources), Path(request.out))
     return MergedStudy(path=merged.path, devices=len(merged.meta().devices), repeats=len(merged.repeats()))
 
 
 def design_study(request: StudyDesign, _: Session) -> "DesignAnswer":
     """Predict what a study can find. Raises ConfigError for a pilot that is too small."""
-    from vernier.lab.reading.tables import read_table
-    from vernier.lab.study.design import FleetSettings, answer, spreads_of
-
     spread, noise = (
         (_SPREAD, _NOISE)
         if request.pilot is None
@@ -255,7 +263,7 @@ def design_study(request: StudyDesign, _: Session) -> "DesignAnswer":
         disturbed=fraction(request.disturbed),
         seed=request.seed,
     )
-    return answer(settings, fraction(request.find), repeat_s=seconds(request.repeat_time), fleets=request.fleets)
+    return answer(settings, fraction(request.find), repeat_s=parse_duration(request.repeat_time), fleets=request.fleets)
 
 
 study_run = function(StudyRun, run_study, "study_run")

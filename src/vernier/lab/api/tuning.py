@@ -3,52 +3,48 @@
 The search is `lab.tuning`'s.
 """
 
+import json
 import os
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vernier import recipes
 from vernier.api.functions import function
 from vernier.api.session import Session
 from vernier.api.starting import limit_spinning, sigterm_as_interrupt
 from vernier.api.wording import Interrupted
-from vernier.config import Config, Work, check_config
+from vernier.clock import now_s, wall_s
+from vernier.config import Work, check_config, to_dict
+from vernier.cores import allowed_cores
+from vernier.data.unfinished import locked_file
+from vernier.engine.inference.engines import installed_engines
 from vernier.errors import ConfigError
-from vernier.frozen import frozen
+from vernier.lab.bench.configurations import at_final_size
+from vernier.lab.records.bench import SettingValue, TuneProgress, TuneResult
+from vernier.lab.report.progress import Display
 from vernier.lab.requests.tuning import Tune, TuneInfer, TuneTrain
+from vernier.lab.tuning.candidates import Situation
+from vernier.lab.tuning.results import file_text, headline, make_result, table
+from vernier.lab.tuning.search import Processes, Search
+from vernier.measure.environment import installed_version
 from vernier.models import is_detector
-from vernier.records.bench import SettingValue, TuneResult
+from vernier.quantities import parse_duration
 from vernier.records.codec import decode, encode
 from vernier.references import given, use
-from vernier.requests.values import StrPath, seconds
-from vernier.store import write_atomically
+from vernier.requests.values import StrPath
+from vernier.store import read_record, write_atomically, write_json
+from vernier.version import describe_version
 
 from .benchmarks import called_by_old_name, device_kind, measured_settings, starting_recipe, with_batch
 
-if TYPE_CHECKING:
-    from vernier.lab.tuning.candidates import Situation
+_DAY_S = 86_400.0
 
 
-@frozen
-class Prepared:
-    """A search that can begin: its start, what decides which values make sense, and notes."""
-
-    config: Config
-    situation: "Situation"
-    out: Path
-    notes: tuple[str, ...]
-
-
-def prepare(request: Tune) -> Prepared:
+def prepare(request: Tune) -> Search:
     """The search of a request, with everything refused that cannot work. Raises ConfigError."""
-    from vernier.cores import allowed_cores
-    from vernier.engine.runtimes.requirements import installed_engines
-    from vernier.lab.bench.combinations import at_final_size
-    from vernier.lab.tuning.candidates import Situation
-
     work: Work = "infer" if isinstance(request, TuneInfer) else "train"
-    out = _new_file(Path(request.out), overwrite=request.overwrite)
     start = starting_recipe(request)
     values = {**request.changes(), **measured_settings(request, start)}
     changed = recipes.change(start, values, request.settings)
@@ -67,7 +63,14 @@ def prepare(request: Tune) -> Prepared:
         allow_split=isinstance(request, TuneTrain) and request.allow_split,
         own_batch=config.recipe.global_batch == own.global_batch,
     )
-    return Prepared(config=config, situation=situation, out=out, notes=tuple(notes))
+    return Search(
+        config=config,
+        situation=situation,
+        machine=Processes(work),
+        minutes=parse_duration(request.time) / 60,
+        seed=request.seed,
+        notes=notes,
+    )
 
 
 def _new_file(path: Path, *, overwrite: bool) -> Path:
@@ -87,34 +90,62 @@ def _new_file(path: Path, *, overwrite: bool) -> Path:
 
 
 def search_settings(request: Tune, session: Session) -> TuneResult:
-    """Search, and write the machine file; after Ctrl-C or SIGTERM nothing is written. Raises ConfigError, RunFailed."""
-    from vernier.clock import now_s
-    from vernier.lab.tuning.live import LiveStable
-    from vernier.lab.tuning.results import file_text, make_result
-    from vernier.lab.tuning.search import Search
+    """Search, and write the machine file. The same search of today that was interrupted is completed.
 
-    prepared = prepare(request)
+    After Ctrl-C or SIGTERM there is no machine file. Raises ConfigError, RunFailed.
+    """
+    # Before all else: a file that cannot be written must not cost ten minutes.
+    out = _new_file(Path(request.out), overwrite=request.overwrite)
+    search, display = prepare(request), Display(session)
+    search.say, search.show = display.say, display.show
     limit_spinning()
-    began_s, stopped = now_s(), False
-    search = Search(
-        config=prepared.config,
-        situation=prepared.situation,
-        stable=LiveStable(prepared.situation.work),
-        minutes=seconds(request.time) / 60,
-        say=session.say,
-        seed=request.seed,
-    )
-    try:
-        with sigterm_as_interrupt():
-            search.run()
-    except KeyboardInterrupt:
-        stopped = True
-    notes = (*prepared.notes, *search.notes)
-    result = make_result(search, seconds=now_s() - began_s, stopped=stopped, notes=notes)
-    if stopped:
-        return result
-    write_atomically(prepared.out, file_text(result, prepared.config, prepared.situation, search.ready))
-    return replace(result, file=prepared.out)
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked_file(out.with_name(f".{out.name}.lock"), wait=False))
+        except BlockingIOError:
+            raise ConfigError(
+                f"Another search will write {given('out', out)}. Wait for it, or give another name."
+            ) from None
+        progress_file = out.with_name(f".{out.name}.search.json")
+        _resume(search, progress_file)
+        began_s, stopped = now_s() - search.spent_s, False
+        try:
+            with display, sigterm_as_interrupt():
+                search.run()
+        except KeyboardInterrupt:
+            stopped = True
+            if search.settings:
+                search.notes.append("the same command continues after the settings that were tried")
+        result = make_result(search, seconds=now_s() - began_s, stopped=stopped)
+        if stopped:
+            return result
+        # First: what is left next to a machine file would be taken for a search that is to be continued.
+        progress_file.unlink(missing_ok=True)
+        write_atomically(out, file_text(result, search))
+    return replace(result, file=out)
+
+
+def _resume(search: Search, progress_file: Path) -> None:
+    """Take over what the same search of the last day had tried, and keep what this one tries in the file."""
+    situation = {**vars(search.situation), "fixed": sorted(search.situation.fixed)}
+    versions = describe_version(), installed_version("torch")
+    identity = json.dumps([to_dict(search.config), situation, search.minutes, search.seed, versions])
+    with suppress(OSError, ConfigError):
+        earlier = read_record(TuneProgress, progress_file)
+        if earlier.search == identity and wall_s() - progress_file.stat().st_mtime < _DAY_S:
+            search.settings, search.chosen = list(earlier.settings), dict(earlier.chosen)
+            search.spent_s = earlier.spent_s
+            tried = ", ".join(setting.name for setting in search.settings)
+            search.say(f"continuing an interrupted search after {tried}")
+
+    def keep() -> None:
+        progress = TuneProgress(
+            search=identity, settings=tuple(search.settings), chosen=search.chosen, spent_s=search.spent_s
+        )
+        with suppress(OSError):  # a full disk: an interrupted search is repeated then
+            write_json(progress_file, encode(progress))
+
+    search.keep = keep
 
 
 class Tuning:
@@ -134,13 +165,9 @@ class Tuning:
 
     def table(self) -> list[dict[str, str]]:
         """The settings and their values as people read them: one mapping of column to text per row."""
-        from vernier.lab.tuning.results import table
-
         return table(self.result.settings)
 
     def __repr__(self) -> str:
-        from vernier.lab.tuning.results import headline
-
         return f"Tuning({self.path}, {headline(self.result)})"
 
 

@@ -1,23 +1,23 @@
 """One measurement of one load in one process: warm up until steady, measure until the rate is known, keep every sample.
 
 A load is anything that takes steps: a training, an inference, a matrix product. This module decides when a load is
-steady and how long to measure, and computes figures from the samples. `arms` decides the order of the loads.
+steady and how long to measure, and computes figures from the samples. `configurations` decides the order of the loads.
 """
 
 import math
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
 from vernier.clock import now_s
-from vernier.measure.estimates import mean_interval, rate_estimate
-from vernier.measure.summaries import summarize
+from vernier.lab.records.bench import Arithmetic, Figures, MatmulSpeed, Plan, Samples, WarmUp, WarmUpSamples
+from vernier.measure.estimates import mean_interval, rate_estimate, summarize
 from vernier.measure.throughput import LOADER_BOUND_SHARE, Window
-from vernier.records.bench import Arithmetic, Figures, MatmulSpeed, Plan, Samples, WarmUp, WarmUpSamples
 from vernier.records.profile import PhaseTimes
 from vernier.records.statistics import Estimate
 
@@ -25,9 +25,8 @@ from .progress import MEASURING, PHASES, PROBE, WARM_UP, PhaseWatch
 
 METHOD = "vernier-bench-2"
 """2: warm-up is bounded, growing images are measured at their last size, matrix products before and after."""
-PRECISION, PRECISION_TO_COMPARE = 0.01, 0.005
-"""Half width of the rate's 95 % interval to reach, as a share of the rate; comparisons need the second one
-(`benchmarks/coverage.py`)."""
+PRECISION = 0.01
+"""Half width of the rate's 95 % interval to reach, as a share of the rate."""
 FEWEST_STEPS = 30  # `mean_interval` takes fewer for independent (FEWEST_SAMPLES)
 CHECK_GROWTH = 1.5  # each check computes the interval of all steps so far, so the distances between checks grow
 EXTRA_SHARE, EXTRA_LEAST_S = 0.9, 10.0
@@ -35,8 +34,6 @@ EXTRA_SHARE, EXTRA_LEAST_S = 0.9, 10.0
 so many seconds in any case: start-up alone takes half of them."""
 _CLOCK_CHECK_S = 0.25
 """How often the elapsed time is compared with the limit; in between nothing but steps happens."""
-
-T = TypeVar("T")
 
 
 class Load(Protocol):
@@ -54,49 +51,37 @@ class Load(Protocol):
         ...
 
 
-class FromFirst(Protocol):
-    """Returns the first process's value in all processes, so that all take the same number of steps."""
-
-    def __call__(self, value: T, /) -> T: ...
-
-
-def one_process(value: T) -> T:
-    """FromFirst for a single process."""
-    return value
-
-
 def measure(
     load: Load,
     plan: Plan,
-    from_first: FromFirst = one_process,
     watch: PhaseWatch | None = None,
     probe: Callable[[], None] = lambda: None,
 ) -> Samples:
     """Warm up, measure, then split some further steps by phase. `probe` runs right before and right after measuring."""
     watch = watch or PhaseWatch()
     watch.enter(WARM_UP)
-    warmup = warm_up(load, plan, from_first, watch)
+    warmup = warm_up(load, plan, watch)
     watch.enter(PROBE)
     probe()
     watch.enter(MEASURING)
-    samples = _measure_steps(load, plan, warmup, from_first, watch)
+    samples = _measure_steps(load, plan, warmup, watch)
     watch.enter(PROBE)
     probe()
     watch.enter(PHASES)
     # Last, and on further steps: a synchronization after every phase makes steps slower than those measured.
-    split_steps = from_first(_affordable_steps(plan, statistics.median(samples.step_s), watch))
+    split_steps = watch.agreed(_affordable_steps(plan, statistics.median(samples.step_s), watch))
     split_s = load.split(split_steps) if split_steps else {}
     return replace(samples, split_s={name: tuple(values) for name, values in split_s.items()})
 
 
-def _measure_steps(load: Load, plan: Plan, warmup: WarmUpSamples, from_first: FromFirst, watch: PhaseWatch) -> Samples:
+def _measure_steps(load: Load, plan: Plan, warmup: WarmUpSamples, watch: PhaseWatch) -> Samples:
     """Steps until the rate is known, or the next one would end after the time limit."""
     step_s, wait_s, reached_precision = list[float](), list[float](), None
-    began_s, timer = now_s(), _Timer(load)
+    began_s, began_cpu_s, timer = now_s(), _own_cpu_s(), _Timer(load)
     due = plan.steps or FEWEST_STEPS
     typical_s = statistics.median(warmup.step_s) if warmup.step_s else None
-    # From the first process: every check is a collective, so that all must check at the same steps, or they hang.
-    check_every = from_first(max(1, round(_CLOCK_CHECK_S / typical_s))) if typical_s else 1
+    # Agreed, as every check is a collective: all must check at the same steps, or they hang.
+    check_every = watch.agreed(max(1, round(_CLOCK_CHECK_S / typical_s))) if typical_s else 1
 
     def time_left() -> bool:
         elapsed_s = now_s() - began_s
@@ -108,16 +93,16 @@ def _measure_steps(load: Load, plan: Plan, warmup: WarmUpSamples, from_first: Fr
             step_s.append(lasted_s)
             wait_s.append(waited_s)
             if len(step_s) % check_every == 0:
-                if plan.steps is None and not from_first(time_left()):
+                if plan.steps is None and not watch.agreed(time_left()):
                     break
                 watch.show(step_s, load.images)
                 timer.resume()
         # Before the precision is computed: sensors are read for the span of the steps only.
-        ended_s = now_s()
+        ended_s, cpu_s = now_s(), _own_cpu_s() - began_cpu_s
         if plan.steps is not None:
             break
         reached_precision = is_precise(step_s, plan.precision, alone=bool(plan.alone))
-        if not from_first(not reached_precision and time_left()):
+        if not watch.agreed(not reached_precision and time_left()):
             break
         due = max(due + 1, int(len(step_s) * CHECK_GROWTH))
         timer.resume()
@@ -128,7 +113,13 @@ def _measure_steps(load: Load, plan: Plan, warmup: WarmUpSamples, from_first: Fr
         began_s=began_s,
         ended_s=ended_s,
         reached_precision=reached_precision,
+        cpu_s=cpu_s,
     )
+
+
+def _own_cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system
 
 
 def _affordable_steps(plan: Plan, step_s: float, watch: PhaseWatch) -> int:
@@ -176,15 +167,13 @@ def is_precise(step_s: Sequence[float], share: float, *, alone: bool = False) ->
 WINDOW_STEPS, WINDOW_S, STEADY_TOLERANCE = 5, 0.5, 0.02
 
 
-def warm_up(
-    load: Load, plan: Plan, from_first: FromFirst = one_process, watch: PhaseWatch | None = None
-) -> WarmUpSamples:
+def warm_up(load: Load, plan: Plan, watch: PhaseWatch | None = None) -> WarmUpSamples:
     """Steps until two successive windows agree, or the time is up; at least one, or two where the first compiles."""
     watch = watch or PhaseWatch()
     step_s, steady, timer = list[float](), False, _Timer(load)
     # The first step alone would not show how much of it was compiling.
     fewest = 2 if watch.compiles else 1
-    while from_first(len(step_s) < fewest or (not steady and _warm_up_time_left(step_s, plan, watch))):
+    while watch.agreed(len(step_s) < fewest or (not steady and _warm_up_time_left(step_s, plan, watch))):
         timer.resume()
         step_s.append(timer.step()[0])
         steady = is_steady(step_s)
@@ -260,7 +249,8 @@ def compute_figures(samples: Samples, *, images: int, devices: int) -> Figures:
 def describe_steps(
     step_s: Sequence[float], wait_s: Sequence[float], rate: Estimate, *, images: int, devices: int
 ) -> dict[str, Any]:
-    """The figures that one process and an arm over its rounds have in common, from the seconds of all their steps."""
+    """The figures that one process and a configuration over its rounds have in common, from the seconds of all their
+    steps."""
     window = Window(samples=images * len(step_s), wall_s=sum(step_s), data_wait_s=sum(wait_s))
     low, high = (None if end is None else end / devices for end in (rate.low, rate.high))
     return {

@@ -1,4 +1,4 @@
-"""The rows of a benchmark: one per arm, pooled over its rounds, and efficiency for scaling benchmarks.
+"""The rows of a benchmark: one per configuration, pooled over its rounds, and efficiency for scaling benchmarks.
 
 With several rounds the process is the unit: the interval is that of the rounds' mean step times, so differences between
 processes count. With one round it is the interval within that process, and its basis says so.
@@ -12,17 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from vernier.lab.statistics.comparison import DEFAULT_TOLERANCE, Trace, compare
-from vernier.measure.estimates import rate_estimate
-from vernier.measure.noise import describe_noise, worst_noise
-from vernier.measure.published import published_speeds
-from vernier.measure.runs import mean_of_runs
-from vernier.records.bench import (
+from vernier.lab.records.bench import (
     Arithmetic,
-    ArmFailure,
-    ArmLabels,
     BenchRow,
+    ConfigurationLabels,
     FailedRow,
+    Failure,
     Round,
     Scaling,
     ServingResult,
@@ -30,30 +25,37 @@ from vernier.records.bench import (
     StepResult,
     StepRow,
 )
+from vernier.lab.statistics.comparison import Trace, compare
+from vernier.lab.statistics.runs import mean_of_runs
+from vernier.lab.telemetry.noise import worst_noise
+from vernier.measure.estimates import rate_estimate
+from vernier.measure.published import published_speeds
 from vernier.records.environment import Environment
 from vernier.records.profile import PhaseTimes
-from vernier.records.run import EngineReport
 from vernier.records.statistics import Comparison, Estimate
 from vernier.wording import plural
 
 from .measuring import describe_steps, mean_phases, relate_to_matmul
 from .serving import summarize_latency
 
+_BUSY = 0.5
+"""From this fraction of its cores on, other programs are measured rather than the machine."""
 
-def pool_rounds(name: str, labels: ArmLabels, rounds: Sequence[Round]) -> BenchRow:
-    """One arm over its rounds; without a figure in any of them, the last failure."""
-    results = [r.result for r in rounds if r.arm == name]
+
+def pool_rounds(name: str, labels: ConfigurationLabels, rounds: Sequence[Round]) -> BenchRow:
+    """One configuration over its rounds; without a figure in any of them, the last failure."""
+    results = [r.result for r in rounds if r.configuration == name]
     if steps := [r for r in results if isinstance(r, StepResult)]:
         return _pool_steps(name, labels, steps)
     if serving := [r for r in results if isinstance(r, ServingResult)]:
         return _pool_serving(name, labels, serving)
     # A row with figures from some rounds is kept above: one failed round costs that round only.
     failure = results[-1]
-    assert isinstance(failure, ArmFailure)
-    return FailedRow(**vars(labels), arm=name, status=failure.status, why=failure.why)
+    assert isinstance(failure, Failure)
+    return FailedRow(**vars(labels), configuration=name, status=failure.status, why=failure.why)
 
 
-def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> StepRow:
+def _pool_steps(name: str, labels: ConfigurationLabels, results: list[StepResult]) -> StepRow:
     first = results[0]
     images, devices = first.images_per_step, first.figures.devices
     step_s = [s for r in results for s in r.raw.step_s]
@@ -66,9 +68,6 @@ def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> Step
     compile_s = [r.compilation.seconds for r in results if first.execution != "eager"]
     latency = first.figures.latency_s
     return StepRow(
-        **vars(labels),
-        arm=name,
-        rounds=len(results),
         phases=_pool_phases([r.figures.phases for r in results if r.figures.phases]),
         warmup=tuple(r.figures.warmup for r in results),
         steady=all(r.figures.warmup.steady for r in results),
@@ -80,48 +79,68 @@ def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> Step
         latency_s=summarize_latency(step_s, of=latency.of) if latency else None,
         crowded=_describe_crowding(first.environment, devices),
         published_speeds=published_speeds(first.ran, total.value) or None,
+        process_images_per_s=tuple(images * len(r.raw.step_s) / sum(r.raw.step_s) for r in results),
+        images_per_cpu_s=_rate_of_cpu(results, images),
+        busy=_describe_others(results),
         **describe_steps(step_s, wait_s, total, images=images, devices=devices),
-        **_surroundings(results),
+        **_surroundings(name, labels, results),
     )
 
 
-def _pool_serving(name: str, labels: ArmLabels, results: list[ServingResult]) -> ServingRow:
+def _pool_serving(name: str, labels: ConfigurationLabels, results: list[ServingResult]) -> ServingRow:
     figures = [r.figures for r in results]
     latency_s = [s for r in results for s in r.raw.latency_s]
     return ServingRow(
-        **vars(labels),
-        arm=name,
-        rounds=len(results),
         latency_s=summarize_latency(latency_s, of=figures[0].latency_s.of),
         offered_per_s=figures[0].offered_per_s,
         served_per_s=statistics.fmean(f.served_per_s for f in figures),
         capacity_per_s=figures[0].capacity_per_s,
         mean_batch=statistics.fmean(f.mean_batch for f in figures),
         kept_up=all(f.kept_up for f in figures),
-        **_surroundings(results),
+        **_surroundings(name, labels, results),
     )
 
 
-def _surroundings(results: Sequence[StepResult | ServingResult]) -> dict[str, Any]:
-    """The fields that both kinds of row share: noise, memory, threads, method."""
+def _surroundings(
+    name: str, labels: ConfigurationLabels, results: Sequence[StepResult | ServingResult]
+) -> dict[str, Any]:
+    """The fields that both kinds of row share: labels, noise, memory, threads, method."""
     disturbed = worst_noise([r.noise for r in results if r.noise])
     peaks = [r.peak_memory_bytes for r in results if r.peak_memory_bytes is not None]
+    reports = [r.engine for r in results if r.engine]
     return {
+        **vars(labels),
+        "configuration": name,
+        "rounds": len(results),
         "compute_threads": results[0].environment.compute_threads,
-        "noise": tuple(describe_noise(disturbed)) if disturbed else (),
+        "noise": tuple(disturbed.sentences()) if disturbed else (),
         "disturbed": disturbed,
         "method": results[0].method,
         "ran": results[0].ran,
-        "engine_report": _pool_engines([r.engine for r in results if r.engine]),
+        # Where `auto` chose differently in other processes, the report of the first one names all of them.
+        "engine_report": replace(reports[0], engine=" and ".join(dict.fromkeys(r.engine for r in reports)))
+        if reports
+        else None,
         "peak_memory_bytes": max(peaks, default=None),
     }
 
 
-def _pool_engines(reports: list[EngineReport]) -> EngineReport | None:
-    """The first process's report; where `auto` chose differently in others, it names all of them."""
-    if not reports:
+def _rate_of_cpu(results: Sequence[StepResult], images: int) -> float | None:
+    """Images per second of CPU time; None on accelerators, of several processes at once, and of older versions."""
+    cpu_s = [r.raw.cpu_s for r in results if r.raw.cpu_s]
+    computes_here = results[0].environment.device_kind == "cpu" and results[0].figures.devices == 1
+    if not computes_here or len(cpu_s) < len(results):
         return None
-    return replace(reports[0], engine=" and ".join(dict.fromkeys(report.engine for report in reports)))
+    return images * sum(len(r.raw.step_s) for r in results) / sum(cpu_s)
+
+
+def _describe_others(results: Sequence[StepResult]) -> str | None:
+    """Other programs that used at least half of a machine that computes on its CPU."""
+    cores, device = results[0].environment.cpu.cores_logical, results[0].environment.device_kind
+    others = statistics.fmean(r.noise.others_cores or 0.0 if r.noise else 0.0 for r in results)
+    if device != "cpu" or not cores or others < _BUSY * cores:
+        return None
+    return f"others used {others:.1f} of {plural(cores, 'core')}"
 
 
 def _describe_crowding(environment: Environment, processes: int) -> str | None:
@@ -172,7 +191,7 @@ def _pool_rate(results: list[StepResult], images: int) -> Estimate:
 
 
 def add_scaling(rows: Sequence[BenchRow], rounds: Sequence[Round], scaling: Scaling) -> list[BenchRow]:
-    """The rows with speed-up and efficiency against the arm with the fewest processes.
+    """The rows with speed-up and efficiency against the configuration with the fewest processes.
 
     Efficiency is the speed-up over the ratio of processes times threads. Where the same processes were also measured
     without gradient exchange, the rate is compared with theirs too.
@@ -182,9 +201,9 @@ def add_scaling(rows: Sequence[BenchRow], rounds: Sequence[Round], scaling: Scal
         return list(rows)
     base = min(measured, key=lambda r: (r.procs, r.threads or 0))
     # Reversed: of several rows with the same layout the first one wins.
-    apart = {_layout(r): r for r in reversed(measured) if r.exchange}
+    apart = {_labels(r, exchange=None): r for r in reversed(measured) if r.exchange}
     return [
-        _scaled(row, base, apart.get(_layout(row)), rounds, scaling) if isinstance(row, StepRow) else row
+        _scaled(row, base, apart.get(_labels(row)), rounds, scaling) if isinstance(row, StepRow) else row
         for row in rows
     ]
 
@@ -209,32 +228,24 @@ def _scaled(row: StepRow, base: StepRow, apart: StepRow | None, rounds: Sequence
 
 
 def add_precision_speedup(rows: Sequence[BenchRow], rounds: Sequence[Round]) -> list[BenchRow]:
-    """The rows with their rate as a multiple of that of the same arm in fp32, where both were measured."""
-    full = {_without_precision(r): r for r in rows if isinstance(r, StepRow) and r.precision == "fp32"}
+    """The rows with their rate as a multiple of that of the same configuration in fp32, where both were measured."""
+    full = {_labels(r): r for r in rows if isinstance(r, StepRow) and r.precision == "fp32"}
     # Otherwise every fp32 row would be reported as 1.00 times itself.
     if not any(isinstance(r, StepRow) and r.precision != "fp32" for r in rows):
         return list(rows)
-    return [
-        _against_fp32(row, base, rounds)
-        if isinstance(row, StepRow) and (base := full.get(_without_precision(row))) is not None
-        else row
-        for row in rows
-    ]
+    with_times = []
+    for row in rows:
+        if isinstance(row, StepRow) and (base := full.get(_labels(row, precision="fp32"))) is not None:
+            times, ends = _speedup(row, base, rounds)
+            row = replace(row, times_fp32=times, times_fp32_95=ends)
+        with_times.append(row)
+    return with_times
 
 
-def _against_fp32(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> StepRow:
-    times, ends = _speedup(row, base, rounds)
-    return replace(row, times_fp32=times, times_fp32_95=ends)
-
-
-def _without_precision(row: StepRow) -> ArmLabels:
-    labels = {field.name: getattr(row, field.name) for field in fields(ArmLabels)}
-    # The key under which a row finds its fp32 twin: all labels but the precision.
-    return ArmLabels(**{**labels, "precision": "fp32"})
-
-
-def _layout(row: StepRow) -> ArmLabels:
-    return ArmLabels(batch=row.batch, precision=row.precision, mode=row.mode, procs=row.procs, threads=row.threads)
+def _labels(row: StepRow, **changed: Any) -> ConfigurationLabels:
+    """The labels of a row, some of them changed: the key under which it finds the row it is compared with."""
+    labels = {field.name: getattr(row, field.name) for field in fields(ConfigurationLabels)}
+    return ConfigurationLabels(**{**labels, **changed})
 
 
 def _speedup(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> tuple[float, tuple[float, float] | None]:
@@ -242,8 +253,7 @@ def _speedup(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> tuple[floa
     if row is base:
         # A comparison with itself would have no interval, as its differences are all 0.
         return 1.0, (1.0, 1.0)
-    c = compare_arms(rounds, row.arm, base.arm, DEFAULT_TOLERANCE)
-    assert c is not None, "both have results"
+    c = compare_rounds(rounds, row.configuration, base.configuration)
     return c.ratio, None if c.low is None or c.high is None else (c.low, c.high)
 
 
@@ -257,16 +267,15 @@ def _describe_fewer_cores(row: StepRow, base: StepRow) -> str | None:
     return f"{cores} per process, where procs {base.procs} has {other}: as many devices would have as many each"
 
 
-def compare_arms(rounds: Sequence[Round], arm: str, against: str, tolerance: float) -> Comparison | None:
-    """The speed of one arm over that of another, round by round; None where one of them has no steps."""
+def compare_rounds(rounds: Sequence[Round], configuration: str, base: str) -> Comparison:
+    """The speed of one configuration over that of another, round by round; both have steps."""
 
     def traces(name: str) -> list[Trace]:
         return [
             Trace(step_s=r.result.raw.step_s, samples_per_step=r.result.images_per_step, round=str(r.round))
             for r in rounds
-            if r.arm == name and isinstance(r.result, StepResult)
+            if r.configuration == name and isinstance(r.result, StepResult)
         ]
 
     # Named by round: `compare` then uses differences within rounds, in which a drift of the machine cancels.
-    own, other = traces(arm), traces(against)
-    return compare(other, own, tolerance) if own and other else None
+    return compare(traces(base), traces(configuration))

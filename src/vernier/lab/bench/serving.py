@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from vernier.clock import now_s
-from vernier.measure.estimates import quantile_estimate
-from vernier.measure.summaries import summarize
-from vernier.records.bench import Latency
+from vernier.lab.records.bench import Latency
+from vernier.lab.statistics.quantiles import quantile_estimate
+from vernier.measure.estimates import summarize
 
 METHOD = "vernier-serving-1"
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)

@@ -3,12 +3,11 @@
 from vernier.cli.output import Terminal
 from vernier.errors import EXIT_DONE
 from vernier.lab.api.planning import make_plan, write_job
+from vernier.lab.planning.table import table_rows
 from vernier.lab.requests.planning import Plan, Submit
 
 
 def plan(request: Plan, terminal: Terminal) -> int:
-    from vernier.lab.planning.table import table_rows
-
     result = make_plan(request, terminal)
     if request.json:
         names = ("basis", "network", "workload", "scaling", "rows")

@@ -1,16 +1,16 @@
 """`vernier study`: what its actions print."""
 
-from typing import TYPE_CHECKING
-
 from vernier.cli.output import Terminal
 from vernier.errors import EXIT_DONE, EXIT_FAILED
 from vernier.lab.api.studies import analyze_study, check_machine, design_study, learn_baseline, merge_studies, run_study
+from vernier.lab.reading.text import check_lines, study_lines, study_rows
 from vernier.lab.requests.studies import StudyAnalyze, StudyBaseline, StudyCheck, StudyDesign, StudyMerge, StudyRun
+from vernier.lab.study.design import MOST_REPEATS
+from vernier.lab.study.votes import hours_needed
+from vernier.quantities import rough_duration
 from vernier.references import command, use
-from vernier.wording import plural, rough_duration
-
-if TYPE_CHECKING:
-    from vernier.lab.study.design import DesignAnswer, Power
+from vernier.templates import lines_of, open_templates
+from vernier.wording import plural
 
 SHOWN = 20
 
@@ -27,14 +27,12 @@ def run(request: StudyRun, terminal: Terminal) -> int:
 
 
 def analyze(request: StudyAnalyze, terminal: Terminal) -> int:
-    from vernier.lab.reading.text import study_lines, study_rows
-
     analysis = analyze_study(request, terminal).analysis
     terminal.print_result(analysis, request.json, study_lines)
     if not request.json:
         rows = study_rows(analysis, None if request.all_devices else SHOWN)
         terminal.print_rows(rows, droppable=("beyond fence", "chance it is normal", "repeats"))
-    return EXIT_DONE
+    return EXIT_FAILED if any(each.dissents for each in analysis.corruption or ()) else EXIT_DONE
 
 
 def baseline(request: StudyBaseline, terminal: Terminal) -> int:
@@ -49,8 +47,6 @@ def baseline(request: StudyBaseline, terminal: Terminal) -> int:
 
 
 def check(request: StudyCheck, terminal: Terminal) -> int:
-    from vernier.lab.reading.text import check_lines
-
     result = check_machine(request, terminal)
     terminal.print_result(result, request.json, check_lines)
     return EXIT_DONE if result.accepted else EXIT_FAILED
@@ -64,46 +60,11 @@ def merge(request: StudyMerge, terminal: Terminal) -> int:
 
 
 def design(request: StudyDesign, terminal: Terminal) -> int:
+    values = {"request": request, "most": MOST_REPEATS, "use": use, "duration": rough_duration, "hours": hours_needed}
     result = design_study(request, terminal)
-    source = (
-        f"from {request.pilot}"
-        if request.pilot
-        else f"assumed; {use('pilot', slot='STUDY')} takes those of your devices"
+    terminal.print_result(
+        result,
+        request.json,
+        lambda answer: lines_of(open_templates(__file__), "design.txt", values | {"answer": answer}),
     )
-    assumed = (
-        f"assumes     normal devices differ by {100 * result.spread:.2g} % (sd), repeats by {100 * result.noise:.2g} % "
-        f"({source}); {100 * result.disturbed:.2g} % of repeats disturbed"
-    )
-    terminal.print_result(result, request.json, lambda _: [assumed, *_design_lines(result)])
     return EXIT_DONE
-
-
-def _in_words(power: "Power") -> str:
-    low, high = 100 * power.low, 100 * power.high
-    return f"{100 * power.power:.0f} % (95 % interval {low:.0f} to {high:.0f}) of {power.fleets} simulated fleets"
-
-
-def _slowdown(slower: float | None) -> str:
-    return "no slowdown up to 50 %" if slower is None else f"a device that is {100 * slower:.2g} % slow or more"
-
-
-def _design_lines(result: "DesignAnswer") -> list[str]:
-    from vernier.lab.study.design import MOST_REPEATS
-
-    proposed, best = result.proposed, result.cheapest
-    slower = f"{100 * proposed.slower:.3g} %"
-    if best is None:
-        cheapest = (
-            f"none up to {MOST_REPEATS} repeats: normal devices differ too much for {slower} to stand out; "
-            f"{MOST_REPEATS} repeats find {_slowdown(result.limit)}"
-        )
-    else:
-        hours = rough_duration(3600 * result.hours(best))
-        cheapest = f"{best.devices} devices x {best.repeats} repeats: {_in_words(best)}, about {hours}"
-    return [
-        f"power       {proposed.devices} devices x {proposed.repeats} repeats name a device that is {slower} slow in "
-        f"{_in_words(proposed)}; they name a normal one in {100 * proposed.false_alarms:.0f} %",
-        f"time        about {rough_duration(3600 * result.hours(proposed))}",
-        f"finds       in 95 % of fleets: {_slowdown(result.smallest)}",
-        f"cheapest    {cheapest}",
-    ]

@@ -6,6 +6,7 @@ from vernier.lab.api.profiling import profile_steps
 from vernier.lab.api.tuning import search_settings
 from vernier.lab.requests.profiling import Profiled
 from vernier.lab.requests.tuning import Tune
+from vernier.lab.tuning.results import closing_lines, table
 from vernier.records.codec import encode
 from vernier.records.what_ran import line_of
 
@@ -15,8 +16,6 @@ def tune(request: Tune, terminal: Terminal) -> int:
     if request.json:
         terminal.print_json(result)
     else:
-        from vernier.lab.tuning.results import closing_lines, table
-
         if result.settings:
             terminal.show(result.what_ran)
             terminal.print_rows(table(result.settings))
@@ -44,5 +43,5 @@ def profile(request: Profiled, terminal: Terminal) -> int:
         ]
     )
     files = f"run        {result.path}  (traces/: {', '.join(summary.files)})"
-    terminal.show(str(result), *result.notes, files)
+    terminal.show(*summary.lines(), *result.notes, files)
     return EXIT_DONE

@@ -10,37 +10,28 @@ of a benchmark are repeats. The study directory itself is `lab.study.files`.
 import csv
 import io
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from vernier.clock import utc_stamp
 from vernier.errors import ConfigError
+from vernier.lab.reading.csv_tables import CsvRow, read_csv
+from vernier.lab.records.telemetry import Sample, TelemetryHeader, decode_telemetry
 from vernier.lab.study.files import Repeat, StudyDir, split_host
+from vernier.lab.study.records import StudyDevice, StudyMeta
 from vernier.records.events import ProcessInfo, StartEvent, StepEvent, sessions
-from vernier.records.study import StudyDevice, StudyMeta
-from vernier.records.telemetry import Sample, TelemetryHeader, decode_telemetry
-from vernier.report.logs.formats import LogFormat
-from vernier.report.logs.model import RunLog, StepRecord
-from vernier.report.logs.own import steps_of
 from vernier.store import RunDir, read_object, write_atomically
-from vernier.store.csv_tables import CsvRow, read_csv
 
-RAW = "raw"
-# The header of `nvprof --print-gpu-trace --csv`; _UNITS is the line below it.
-_NVPROF = (
-    *("Start", "Duration", "Grid X", "Grid Y", "Grid Z", "Block X", "Block Y", "Block Z", "Registers Per Thread"),
-    *("Static SMem", "Dynamic SMem", "Size", "Throughput", "SrcMemType", "DstMemType", "Device", "Context", "Stream"),
-    *("System", "Name", "Correlation_ID"),
-)
-_UNITS = {"Start": "s", "Duration": "ms", "Static SMem": "B", "Dynamic SMem": "B", "Size": "MB", "Throughput": "GB/s"}
+from .formats import LogFormat
+from .model import RunLog, StepRecord
+from .own import steps_of
+
+_RAW = "raw"
+_NVPROF = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _DAY_S = 24 * 3600
-_NVPROF_NAMES = {
-    "Name": "name",
-    "Stream": "stream",
-    "Registers Per Thread": "registers",
-    "Static SMem": "shared_memory_bytes",
-}
 _COPIES = ("Memcpy", "Memset")  # on the device too, and no kernels
 
 
@@ -49,68 +40,38 @@ class _Part:
     """One device of the run, or one repeat on it."""
 
     device: StudyDevice
-    repeat: int
-    pid: int
-    steps: Sequence[StepRecord]
+    repeat: Repeat
+    pid: int = 0
     samples: Sequence[tuple[float, Sample]] = ()
     """Seconds since the first step, and what the sensors said."""
-    kernels: tuple[CsvRow, ...] = ()
     calls: Sequence[tuple[float, dict[str, str]]] = ()
     """Seconds since the first step, and one call of a kernel."""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def seconds(self) -> tuple[float, ...]:
-        return tuple(s.seconds for s in self.steps)
-
-    @property
-    def warmup(self) -> int:
-        return next((i for i, s in enumerate(self.steps) if s.steady), 0)
 
 
 def write_study(run: RunLog, out: Path) -> list[Path]:
     """Write the study of a run; returns its directory and the raw files."""
+    # Before the directory is made: a run with impossible durations leaves nothing behind.
     parts = _parts(run)
-    name = str((run.settings.get("recipe") or {}).get("name") or run.settings.get("arch") or "training")
-    devices = {p.device.id: p.device for p in parts}
-    try:
-        # Before the directory is made: a run with impossible durations leaves nothing behind.
-        repeats = [
-            Repeat(
-                device=part.device.id,
-                repeat=part.repeat,
-                seconds=part.seconds,
-                warmup=part.warmup,
-                train_time_s=sum(part.seconds),
-                started=run.started or utc_stamp(),
-                telemetry=tuple({"t_s": t_s, **sample.row()} for t_s, sample in part.samples),
-                kernels=part.kernels,
-                notes=part.notes,
-            )
-            for part in parts
-        ]
-    except ValueError as error:
-        raise ConfigError(f"{run.path} cannot be converted to a study: {error}.") from None
     meta = StudyMeta(
-        workload=name,
-        iterations=min(len(p.steps) - p.warmup for p in parts),
-        repeats=len({p.repeat for p in parts}),
-        devices=tuple(devices.values()),
-        order=tuple((p.device.id, p.repeat) for p in parts),
+        workload=str((run.settings.get("recipe") or {}).get("name") or run.settings.get("arch") or "training"),
+        iterations=min(len(p.repeat.steady_s) for p in parts),
+        repeats=len({p.repeat.repeat for p in parts}),
+        devices=tuple({p.device.id: p.device for p in parts}.values()),
+        order=tuple((p.device.id, p.repeat.repeat) for p in parts),
     )
     study = StudyDir.create(out, meta)
-    (out / RAW).mkdir()
+    (out / _RAW).mkdir()
     raw = []
-    for part, repeat in zip(parts, repeats, strict=True):
-        study.write_repeat(repeat)
-        stem = f"{int(run.began().timestamp())}_{study_host(part.device.host)}"
-        stem += f"_{part.device.index}_{part.repeat}"
+    for part in parts:
+        study.write_repeat(part.repeat)
+        began, device = int(run.began().timestamp()), part.device
+        stem = f"{began}_{study_host(device.host)}_{device.index}_{part.repeat.repeat}"
         # The study's extract_data.py matches this name: NAME_iterdur_TIME_HOST_DEVICE_REPEAT.txt.
-        raw.append(out / RAW / f"resnet_iterdur_{stem}.txt")
-        write_atomically(raw[-1], _durations(part))
-        if rows := _trace_rows(part):
-            raw.append(out / RAW / f"resnet_{part.pid}_{stem}.csv")
-            write_atomically(raw[-1], _trace(rows))
+        files = {f"resnet_iterdur_{stem}.txt": _durations(part), f"resnet_{part.pid}_{stem}.csv": _trace(part)}
+        for file, text in files.items():
+            if text:
+                raw.append(out / _RAW / file)
+                write_atomically(raw[-1], text)
     study.write_tables()
     return [out, *raw]
 
@@ -134,9 +95,19 @@ def _parts(run: RunLog) -> list[_Part]:
     # `join_rounds` has made each round an epoch.
     rounds = sorted({s.epoch for s in run.steps}) if run.format == "bench" else [None]
     return [
-        _Part(device, number, 0, [s for s in run.steps if each is None or s.epoch == each])
+        _Part(device, _repeat(run, device, [s for s in run.steps if each is None or s.epoch == each], number))
         for number, each in enumerate(rounds)
     ]
+
+
+def _repeat(run: RunLog, device: StudyDevice, steps: Sequence[StepRecord], number: int = 0, **more: Any) -> Repeat:
+    seconds = tuple(s.seconds for s in steps)
+    warmup = next((i for i, s in enumerate(steps) if s.steady), 0)
+    times: Any = {"seconds": seconds, "train_time_s": sum(seconds), "warmup": warmup}
+    try:
+        return Repeat(device=device.id, repeat=number, started=run.started or utc_stamp(), **times, **more)
+    except ValueError as error:
+        raise ConfigError(f"{run.path} cannot be converted to a study: {error}.") from None
 
 
 def _processes(run: RunLog, folder: RunDir) -> list[_Part]:
@@ -162,20 +133,13 @@ def _processes(run: RunLog, folder: RunDir) -> list[_Part]:
             host=process.host,
         )
         events = [e for session in sessions(own) for e in session]
-        parts.append(
-            _Part(
-                device,
-                0,
-                process.pid,
-                steps,
-                samples=_samples(folder, process, processes, events),
-                kernels=_kernels(folder, process.rank),
-                calls=_calls(folder, process.rank, steps),
-            )
-        )
+        samples = _samples(folder, process, processes, events)
+        telemetry = tuple({"t_s": t_s, **sample.row()} for t_s, sample in samples)
+        repeat = _repeat(run, device, steps, telemetry=telemetry, kernels=_kernels(folder, process.rank))
+        parts.append(_Part(device, repeat, process.pid, samples, _calls(folder, process.rank, steps)))
     if missing and parts:
         note = f"no step times of process {', '.join(map(str, missing))}: its events are not in this run directory"
-        parts[0] = replace(parts[0], notes=(note,))
+        parts[0] = replace(parts[0], repeat=replace(parts[0].repeat, notes=(note,)))
     return parts
 
 
@@ -192,10 +156,10 @@ def _samples(
     headers = [r for r in records if isinstance(r, TelemetryHeader)]
     kind = process.device.partition(":")[0]
     known = [d for h in headers for d in h.devices if d.kind == kind]
+    indices = {d.index for d in known if process.uuid and d.uuid == process.uuid}
     # Without a UUID, samples are assigned only if the host has a single device of this kind.
-    indices = {d.index for d in known if process.uuid and d.uuid == process.uuid} or (
-        {d.index for d in known} if len({d.index for d in known}) == 1 else set()
-    )
+    if not indices and len(every := {d.index for d in known}) == 1:
+        indices = every
     samples = (r for r in records if isinstance(r, Sample) and r.device_kind == kind and r.device in indices)
     return [(s.t_s - first_s, s) for s in samples if first_s <= s.t_s <= last_s]
 
@@ -228,8 +192,8 @@ def _calls(folder: RunDir, rank: int, steps: Sequence[StepRecord]) -> list[tuple
 
 def _durations(part: _Part) -> str:
     """The study's lines; its scripts want a fraction of a second in the training time, and less than a day."""
-    lines = [f"Iteration Duration {i} {part.device.index} : {s!r}" for i, s in enumerate(part.seconds)]
-    total = sum(part.seconds)
+    lines = [f"Iteration Duration {i} {part.device.index} : {s!r}" for i, s in enumerate(part.repeat.seconds)]
+    total = sum(part.repeat.seconds)
     days, rest = divmod(total, _DAY_S)
     hours, minutes = divmod(int(rest // 60), 60)
     clock = f"{hours}:{minutes:02d}:{rest % 60:09.6f}"  # str(timedelta) would omit a fraction of 0
@@ -237,23 +201,20 @@ def _durations(part: _Part) -> str:
     return "\n".join([*lines, f"Training time: {more}{clock}\n"])
 
 
-def _trace_rows(part: _Part) -> list[tuple[float, dict[str, str]]]:
-    """Seconds and cells of every row, sorted; sensors are pseudo-kernels in brackets. None where no sensor was read."""
+def _trace(part: _Part) -> str:
+    """A file as of nvprof's `--print-gpu-trace --csv`; sensors are pseudo-kernels in brackets. Empty without rows."""
     label = f"{part.device.name or 'device'} ({part.device.index})"
-    rows = [(t_s, {"Device": label, **row}) for t_s, s in part.samples for row in _sensor_rows(s)]
-    rows += [(t_s, {"Device": label, **row}) for t_s, row in part.calls]
-    return sorted(rows, key=lambda r: r[0])
-
-
-def _trace(rows: Iterable[tuple[float, dict[str, str]]]) -> str:
-    """A file as of nvprof's `--print-gpu-trace --csv`."""
+    rows = [*((t_s, row) for t_s, s in part.samples for row in _sensor_rows(s)), *part.calls]
+    if not rows:
+        return ""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     out.write("== written by Vernier from its own sensors and profiler, in the form of nvprof\n")
-    writer.writerow(_NVPROF)
-    writer.writerow([_UNITS.get(c, "") for c in _NVPROF])  # readers of nvprof's files take the units from here
-    for t_s, row in rows:
-        writer.writerow([f"{t_s:.6f}", *(row.get(c, "") for c in _NVPROF[1:])])
+    _, *others = columns = _NVPROF["columns"]
+    writer.writerow(columns)
+    writer.writerow([_NVPROF["units"].get(c, "") for c in columns])
+    for t_s, row in sorted(rows, key=lambda r: r[0]):
+        writer.writerow([f"{t_s:.6f}", *(({"Device": label} | row).get(c, "") for c in others)])
     return out.getvalue()
 
 
@@ -276,7 +237,7 @@ def _kernel_row(call: CsvRow) -> dict[str, str]:
         for name in ("Grid", "Block")
         for axis, size in zip("XYZ", str(call.get(name.lower()) or "").split("x"), strict=False)
     }
-    known = {name: str(call[key]) for name, key in _NVPROF_NAMES.items() if call.get(key) is not None}
+    known = {name: str(call[key]) for name, key in _NVPROF["fields"].items() if call.get(key) is not None}
     return {**cells, **known, "Duration": f"{float(str(call['duration_ms'])):.6f}"}
 
 

@@ -9,13 +9,14 @@ import csv
 import io
 import re
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 from vernier.errors import ConfigError
 from vernier.lab.study.analysis import Measurement
-from vernier.report.logs.formats import LogFormat
 from vernier.wording import plural
 
+from .formats import LogFormat
 from .tables import STUDY_FILE
 
 _TO_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -46,12 +47,14 @@ def read_trace(path: Path, text: str) -> tuple[list[Measurement], list[str]]:
     lines = list(csv.DictReader(io.StringIO("\n".join(_data_lines(text)))))
     if not lines:
         raise ConfigError(f"{path} is an nvprof trace without the line of units.")
+    # nvprof chooses the units by file, from the largest value in each column, so they cannot be fixed here.
     units, data = lines[0], lines[1:]
     to_ms, to_s = _TO_MS.get(units.get("Duration") or ""), _TO_S.get(units.get("Start") or "")
     if to_ms is None or to_s is None:
         raise ConfigError(
             f"{path}: the second line of an nvprof trace gives units; {units.get('Duration')!r} is no unit of Duration."
         )
+    # The trace itself names neither host nor repeat: the SC22 study put both into the names of its files.
     match = _FILE.search(path.stem)
     stamp, host = match.groups() if match else (path.stem, path.stem)
     rows, broken = [], 0
@@ -61,7 +64,8 @@ def read_trace(path: Path, text: str) -> tuple[list[Measurement], list[str]]:
         broken += without_times
         if kernels:
             index = _INDEX.sub(r"\1", device)
-            rows.append(_row(f"{host}-{index}", stamp, own, kernels, to_s))
+            row = _row(f"{host}-{index}", stamp, own, kernels, to_s)
+            rows.append(row if match else replace(row, log=path))
     notes = [f"{path.name}: {plural(broken, 'trace line')} without times left out"] if broken else []
     if not rows:
         notes.append(f"{path.name} has no kernel")
@@ -74,6 +78,7 @@ def _kernels(lines: list[dict[str, str]], to_ms: float, to_s: float) -> tuple[_K
     broken = 0
     for line in lines:
         name = line.get("Name") or ""
+        # [CUDA memcpy HtoD] and the like; sensors such as [Temperature (C)] are pseudo-kernels of the same form.
         if not name or name.startswith("["):
             continue
         try:
@@ -85,6 +90,7 @@ def _kernels(lines: list[dict[str, str]], to_ms: float, to_s: float) -> tuple[_K
 
 
 def _row(device: str, stamp: str, lines: list[dict[str, str]], kernels: _Kernels, to_s: float) -> Measurement:
+    # As the study judges devices: short kernels are dominated by the overhead of launches.
     main = max(kernels, key=lambda k: sum(d for _, d in kernels[k]))
     first, last = min(s for s, _ in kernels[main]), max(s for s, _ in kernels[main])
     samples: dict[str, list[float]] = {}
@@ -96,6 +102,7 @@ def _row(device: str, stamp: str, lines: list[dict[str, str]], kernels: _Kernels
             start_s, value = float(line["Start"]) * to_s, float((line.get("System") or "").split("/")[0])
         except (ValueError, TypeError):
             continue
+        # A clock before the first kernel is that of an idle device.
         if first <= start_s <= last:
             samples.setdefault(sensor[0], []).append(value * sensor[1])
     sensors = {name: statistics.median(samples[name]) if samples.get(name) else None for name, _ in _SENSORS.values()}

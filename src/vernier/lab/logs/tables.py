@@ -3,8 +3,9 @@
 import csv
 import re
 
-from vernier.report.logs.formats import LogFormat
-from vernier.store.csv_tables import SEPARATORS
+from vernier.lab.reading.csv_tables import SEPARATORS
+
+from .formats import LogFormat
 
 STUDY_FILE = "`vernier study analyze` reads it."
 

@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import shutil
+import tomllib
 from collections.abc import Iterable
 from dataclasses import field
 from pathlib import Path
@@ -19,42 +20,14 @@ from vernier.records.codec import named
 from vernier.records.environment import DeviceInfo
 from vernier.references import command
 
-from .trials import TriedDevice
-
 if TYPE_CHECKING:
     from vernier.devices.base import Ability
 
-EXTRAS = {
-    "onnx": (("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
-    "tensorboard": (("tensorboard",), "TensorBoard's event files of every run"),
-    "dali": (("nvidia-dali-cuda120",), "NVIDIA's loader"),
-    "remote": (("fsspec", "aiohttp"), "data from object storage"),
-    "tfrecord": (("google-crc32c",), "checksums of TFRecords"),
-    "wandb": (("wandb",), "tracking with Weights & Biases"),
-    "mlflow": (("mlflow-skinny|mlflow",), "tracking with MLflow"),
-}
-"""Optional parts by extra: their packages (a|b: either one is enough), and what they are for."""
-
-BY_CHOICE = ("wandb", "mlflow")
-"""Extras that nobody needs who did not choose them: listed as not installed, never advised."""
-
-INSTRUCTIONS = {
-    "avx2": "AVX2",
-    "avx512f": "AVX-512",
-    "avx512_vnni": "AVX-512 VNNI",
-    "avx512_bf16": "AVX-512 BF16",
-    "avx512_fp16": "AVX-512 FP16",
-    "amx_tile": "AMX",
-    "amx_bf16": "AMX BF16",
-    "asimd": "NEON",
-    "sve": "SVE",
-    "bf16": "BF16",
-}
-"""Instruction sets that matter for speed, as /proc/cpuinfo calls them and as people do."""
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 @frozen
-class OptionalPart:
+class _OptionalPart:
     """An optional part of Vernier: its purpose, its missing packages, and the command that installs them."""
 
     extra: str
@@ -88,94 +61,42 @@ class Machine:
 
 
 @frozen
-class ListedDevice(DeviceInfo):
+class _ListedDevice(DeviceInfo):
     """A device with its kind: cpu, cuda, ..."""
 
     device: str
 
 
 @frozen
-class TrainingProbe:
-    """Training images per second of one device; slowest and fastest step of how many."""
-
-    model: str
-    px: int
-    batch: int
-    device: str
-    precision: str
-    mode: str = "eager"
-    threads: int
-    images_per_s: float
-    slowest: float
-    fastest: float
-    steps: int
-
-
-@frozen
-class DecodingProbe:
-    """JPEGs per second that one core makes into training images; slowest and fastest round of how many."""
-
-    images: str
-    images_per_s_per_core: float
-    slowest: float
-    fastest: float
-    rounds: int
-
-
-@frozen
-class Probe:
-    """Measured speeds: training in each precision, and decoding."""
-
-    training: tuple[TrainingProbe, ...]
-    decoding: DecodingProbe
-
-
-@frozen
 class Examination:
-    """Everything `vernier doctor` shows. `probe` is None where nothing was measured."""
+    """Everything `vernier doctor` shows."""
 
     machine: Machine
     threads: dict[str, str | int | None]
     versions: dict[str, str | None]
-    devices: tuple[ListedDevice, ...]
+    devices: tuple[_ListedDevice, ...]
     abilities: "tuple[Ability, ...]"
-    extras: tuple[OptionalPart, ...]
+    extras: tuple[_OptionalPart, ...]
     advice: tuple[str, ...]
-    probe: Probe | None = None
     unusable: dict[str, str] = field(default_factory=dict)
     """Why a device of another package cannot be used, by its name."""
 
 
-@frozen
-class DevicesPage:
-    """Everything `vernier doctor --devices` shows, for a person who sends it back to us."""
-
-    date: str
-    machine: Machine
-    versions: dict[str, str | None]
-    variables: dict[str, str]
-    """Environment variables that change what devices do."""
-    unusable: dict[str, str]
-    """Why a device of another package cannot be used, by its name."""
-    tried: tuple[TriedDevice, ...]
-    absent: tuple[str, ...]
-    """Kinds of device that are not here."""
-
-
-def list_extras() -> tuple[OptionalPart, ...]:
+def list_extras() -> tuple[_OptionalPart, ...]:
     """Every optional part, installed or not."""
     return tuple(
-        OptionalPart(
+        _OptionalPart(
             extra=extra,
             purpose=purpose,
+            # `a|b`: one of several packages is enough.
             missing=tuple(p for p in packages if not any(installed_version(name) for name in p.split("|"))),
             install=f"pip install 'vernier[{extra}]'",
         )
-        for extra, (packages, purpose) in EXTRAS.items()
+        for extra, (purpose, *packages) in _TABLES["optional"].items()
     )
 
 
-def describe_machine() -> Machine:
+def _describe_machine() -> Machine:
     """The host; no device is touched."""
     from vernier.devices.cpu import instruction_sets
 
@@ -184,12 +105,14 @@ def describe_machine() -> Machine:
         host=platform.node(),
         system=platform.platform(),
         architecture=platform.machine(),
+        # Not os.cpu_count: containers and Slurm give a process fewer cores than the machine has.
         cores=len(allowed_cores()),
+        # Over one minute: it should show what runs now, before a measurement.
         load=os.getloadavg()[0],
         memory_bytes=memory.total,
         memory_available_bytes=memory.available,
         disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
-        instructions=tuple(name for flag, name in INSTRUCTIONS.items() if flag in instruction_sets()),
+        instructions=tuple(name for flag, name in _TABLES["instructions"].items() if flag in instruction_sets()),
         nvidia_driver=_nvidia_driver(),
         cache=str(cache_home()),
         data=str(data_home()),
@@ -197,11 +120,11 @@ def describe_machine() -> Machine:
 
 
 def examine() -> Examination:
-    """Examine this machine without measuring."""
+    """Examine this machine."""
     from vernier.devices import matrix, unusable_plugins, usable
 
-    machine, kinds, extras = describe_machine(), usable(), list_extras()
-    devices = tuple(ListedDevice(device=kind.name, **vars(info)) for kind in kinds for info in kind.identity())
+    machine, kinds, extras = _describe_machine(), usable(), list_extras()
+    devices = tuple(_ListedDevice(device=kind.name, **vars(info)) for kind in kinds for info in kind.identity())
     return Examination(
         machine=machine,
         threads={"compute": machine.cores, **{name: os.environ.get(name) for name in THREAD_VARIABLES}},
@@ -216,15 +139,17 @@ def examine() -> Examination:
 
 def _nvidia_driver() -> str | None:
     """The version of the NVIDIA driver, as Linux shows it."""
+    # Not nvidia-smi: it is missing in many containers, and hangs with a broken driver.
     path = Path("/proc/driver/nvidia/version")
     match = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", path.read_text()) if path.is_file() else None
     return match[1] if match else None
 
 
-def _advice(machine: Machine, devices: Iterable[ListedDevice], extras: Iterable[OptionalPart]) -> Iterable[str]:
+def _advice(machine: Machine, devices: Iterable[_ListedDevice], extras: Iterable[_OptionalPart]) -> Iterable[str]:
     kinds = {d.device for d in devices}
     for part in extras:
-        if part.missing and part.extra not in BY_CHOICE and (part.extra != "dali" or "cuda" in kinds):
+        # DALI is advised on machines with a GPU only: elsewhere it cannot be used.
+        if part.missing and part.extra not in _TABLES["by_choice"] and (part.extra != "dali" or "cuda" in kinds):
             yield f"{part.extra} ({part.purpose}): {part.install}"
     if machine.nvidia_driver and "cuda" not in kinds:
         yield (

@@ -11,7 +11,7 @@ from itertools import pairwise
 import torch
 
 from vernier.clock import now_s
-from vernier.records.bench import MatmulSpeed
+from vernier.lab.records.bench import MatmulSpeed
 
 SIZES = (1024, 2048, 4096, 8192)
 """Rows and columns of the matrices that show a device's speed."""
@@ -35,6 +35,7 @@ class MatrixLoad(_KernelLoad):
     def __init__(
         self, device: torch.device, synchronize: Callable[[], None], *, size: int = 1024, precision: str = "fp32"
     ) -> None:
+        # Random, not zeros: power and so the clock of a device depend on how many bits change.
         random = torch.Generator().manual_seed(0)
         self._a, self._b = (torch.rand(size, size, generator=random).to(device, DTYPES[precision]) for _ in range(2))
         self._out = torch.empty_like(self._a)
@@ -59,6 +60,7 @@ class CopyLoad(_KernelLoad):
     """One step is a copy of so many megabytes within the device's memory."""
 
     def __init__(self, device: torch.device, synchronize: Callable[[], None], *, megabytes: int = 256) -> None:
+        # Far larger than the caches of a core, so that memory is what is measured.
         self._from = torch.arange(megabytes * 2**20 // 4, dtype=torch.float32, device=device)
         self._to = torch.empty_like(self._from)
         self._synchronize = synchronize
@@ -79,6 +81,7 @@ def measure_matmul(
     if not size:
         size = SIZES[0] if device.type == "cpu" else _largest_size(device, synchronize, precision, seconds)
     load = MatrixLoad(device, synchronize, size=size, precision=precision)
+    # Synchronised after every product: a queue of them would hide the device's own time.
     samples_s = time_steps(load.step, _FEWEST, seconds)
     load.checksum()
     gflop_per_s = load.flops / statistics.median_high(samples_s) / 1e9
@@ -88,6 +91,7 @@ def measure_matmul(
 def _largest_size(device: torch.device, synchronize: Callable[[], None], precision: str, seconds: float) -> int:
     """A fast device needs large products to be busy; a slow one would take minutes for them."""
     for size, larger in pairwise(SIZES):
+        # The minimum: one disturbed product must not stop the search at a small size.
         product_s = min(time_steps(MatrixLoad(device, synchronize, size=size, precision=precision).step, 2, 0.0))
         if product_s * (larger / size) ** 3 * _FEWEST > seconds:
             return size
@@ -96,6 +100,7 @@ def _largest_size(device: torch.device, synchronize: Callable[[], None], precisi
 
 def time_steps(step: Callable[[], object], fewest: int, seconds: float) -> list[float]:
     """Seconds of each step, for as many steps as fit into the time; one more before them is not counted."""
+    # The first step compiles or loads kernels; it counts towards the time limit, and not as a sample.
     began_s, steps_s = now_s(), list[float]()
     step()
     while len(steps_s) < fewest or now_s() - began_s < seconds:

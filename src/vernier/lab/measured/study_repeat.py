@@ -15,37 +15,46 @@ from vernier.config import config_from_tree
 from vernier.cores import allowed_cores, run_on_cores
 from vernier.devices import Device, resolve
 from vernier.errors import ConfigError
+from vernier.lab.audit.guard import AuditGuard
 from vernier.lab.bench.measuring import Load
+from vernier.lab.bench.progress import MEASURING
 from vernier.lab.machine.kernels import CopyLoad, MatrixLoad
 from vernier.lab.profile.steps import StepProfiler
-from vernier.lab.telemetry.sampler import RecordList, Sampler
+from vernier.lab.reading.csv_tables import read_csv
+from vernier.lab.records.bench import EXACT, Cell, ExactResult, MeasuringProgress, RepeatResult, StudyRequest
+from vernier.lab.records.telemetry import Sample, TelemetryRecord
+from vernier.lab.telemetry.noise import measure_noise
+from vernier.lab.telemetry.sampler import Sampler
 from vernier.lab.telemetry.sensors import describe_unknown_devices
-from vernier.measure.noise import describe_noise, measure_noise
+from vernier.measure.environment import read_versions
 from vernier.measure.profiles import StepRange
 from vernier.measure.throughput import warmup_steps
-from vernier.records.bench import Cell, RepeatResult, StudyRequest
+from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo
-from vernier.records.telemetry import Sample
 from vernier.store import write_json
-from vernier.store.csv_tables import read_csv
+from vernier.wording import plural
 
 from .workloads import TrainingLoad
 
-SGEMM_SIZE = {"cpu": 1024}
-SGEMM_DEFAULT = 25536  # as in the SC22 study
+_SGEMM_SIZE = {"cpu": 1024}
+_SGEMM_DEFAULT = 25536  # as in the SC22 study
 PACE_AFTER, PACE_AFTER_S = 3, 10.0
 
 
 def run_repeat(request: StudyRequest) -> RepeatResult:
     """Seconds of every iteration, sensors meanwhile, kernels afterwards."""
+    # Before anything starts threads: they inherit the cores of the thread that starts them.
     if request.cores:
         run_on_cores(request.cores)
-    load, device = build_load(request)
-    started, sensors = utc_stamp(), RecordList()
+    load, device = _build_load(request)
+    started, records = utc_stamp(), list[TelemetryRecord]()
     try:
+        # Checked by its UUID, as a number means another device in every container.
         own = check_device(request, device)
-        with Sampler(device.name, [own.uuid], sensors, cores=request.cores) as sampler:
-            seconds, span = _time_iterations(load, request.iterations, request.slowdown, request.pace)
+        with Sampler(device.name, [own.uuid], records.append, cores=request.cores) as sampler:
+            seconds, span = _time_iterations(load, request.iterations, request.slowdown, request.progress)
+        # After the timed iterations: the profiler slows every kernel down.
+        exact = _exact_result(load, request) if request.workload == EXACT else None
         kernels = _profile_kernels(load, device, request.kernel_iterations)
     finally:
         if isinstance(load, TrainingLoad):
@@ -58,11 +67,12 @@ def run_repeat(request: StudyRequest) -> RepeatResult:
         warmup=min(max(1, warmup_steps(seconds)), len(seconds) - 1),
         notes=(
             *simulated,
-            *describe_noise(measure_noise(sensors.records, span)),
+            *measure_noise(records, span).sentences(),
             *describe_unknown_devices(sampler.setup.missing),
         ),
-        telemetry=_telemetry_rows(sensors.samples, device.name, span),
+        telemetry=_telemetry_rows(records, device.name, span),
         kernels=kernels,
+        exact=exact,
     )
 
 
@@ -78,27 +88,28 @@ def check_device(request: StudyRequest, device: Device) -> DeviceInfo:
     return own
 
 
-def build_load(request: StudyRequest) -> tuple[Load, Device]:
+def _build_load(request: StudyRequest) -> tuple[Load, Device]:
     """What is repeated, and the device it runs on."""
     if request.workload not in ("sgemm", "bandwidth"):
         training = TrainingLoad(config_from_tree(request.config))
         return training, training.device
     device = resolve(request.device)
+    # PyTorch counted the cores before this process was pinned to some of them.
     torch.set_num_threads(len(allowed_cores()))
     device.prepare()
     torch_device = device.torch_device(0)
     if request.workload == "bandwidth":
         return CopyLoad(torch_device, device.synchronize), device
-    size = SGEMM_SIZE.get(device.name, SGEMM_DEFAULT)
+    size = _SGEMM_SIZE.get(device.name, _SGEMM_DEFAULT)
     return MatrixLoad(torch_device, device.synchronize, size=size), device
 
 
 def _time_iterations(
-    load: Load, iterations: int, slowdown: float, pace: Path | None = None
+    load: Load, iterations: int, slowdown: float, progress: Path | None = None
 ) -> tuple[list[float], tuple[float, float]]:
     """Seconds of every iteration; a simulated device keeps the processor busy until it is as slow as it should be.
 
-    `pace` is a file that gets a first estimate of the seconds per iteration, between two iterations.
+    `progress` is a file that gets the first estimate of the seconds per iteration, once, between two iterations.
     """
     seconds, began_s = list[float](), now_s()
     last_s = began_s
@@ -106,15 +117,33 @@ def _time_iterations(
         load.step()
         if slowdown > 1:
             until_s = last_s + (now_s() - last_s) * slowdown
+            # Busy, not asleep: a device that is slow in fact is as busy as a normal one.
             while now_s() < until_s:
                 pass
         at_s = now_s()
         seconds.append(at_s - last_s)
         last_s = at_s
-        if pace is not None and (len(seconds) == PACE_AFTER or last_s - began_s > PACE_AFTER_S):
-            write_json(pace, {"seconds_per_iteration": min(seconds)})
-            pace, last_s = None, now_s()
+        if progress is not None and (len(seconds) == PACE_AFTER or last_s - began_s > PACE_AFTER_S):
+            now = MeasuringProgress(phase=MEASURING, steps=len(seconds), fastest_s=min(seconds))
+            write_json(progress, encode(now), sync=False)
+            # Writing the file is in no iteration.
+            progress, last_s = None, now_s()
     return seconds, (began_s, last_s)
+
+
+def _exact_result(load: Load, request: StudyRequest) -> ExactResult:
+    """The fingerprints that training took, and those of the end."""
+    assert isinstance(load, TrainingLoad)
+    guard = load.job.step.guard
+    assert isinstance(guard, AuditGuard)
+    guard.fingerprints.take_state(request.iterations, always=True)
+    taken = guard.fingerprints.pop()
+    versions = read_versions()
+    threads = plural(load.threads, "thread")
+    return ExactResult(
+        library=f"torch {versions['torch']}, {torch.backends.cpu.get_cpu_capability()}, {threads}",
+        fingerprints=tuple(f"{e.gradients or ''}{e.weights}{e.statistics}{e.optimizer}" for e in taken),
+    )
 
 
 def _profile_kernels(load: Load, device: Device, iterations: int) -> tuple[dict[str, Cell], ...]:
@@ -130,8 +159,9 @@ def _profile_kernels(load: Load, device: Device, iterations: int) -> tuple[dict[
         return tuple(dict(row) for row in read_csv(next(Path(scratch).glob("kernels.*.csv"))))
 
 
-def _telemetry_rows(samples: list[Sample], kind: str, span: tuple[float, float]) -> tuple[dict[str, Cell], ...]:
+def _telemetry_rows(
+    records: list[TelemetryRecord], kind: str, span: tuple[float, float]
+) -> tuple[dict[str, Cell], ...]:
     """Samples of the device in use while it was measured; seconds from the start of the first iteration."""
-    return tuple(
-        {"t_s": s.t_s - span[0], **s.row()} for s in samples if s.device_kind == kind and span[0] <= s.t_s <= span[1]
-    )
+    samples = (r for r in records if isinstance(r, Sample) and r.device_kind == kind)
+    return tuple({"t_s": s.t_s - span[0], **s.row()} for s in samples if span[0] <= s.t_s <= span[1])

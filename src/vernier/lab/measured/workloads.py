@@ -14,12 +14,12 @@ import torch
 
 from vernier.config import Config, train_px
 from vernier.data.augment.normalize import Normalizer
-from vernier.data.loading.cache import cache_in_memory
 from vernier.data.loading.loader import Batch, Loader
+from vernier.data.sources.views import cache_in_memory
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device
-from vernier.engine.execution import Execution
-from vernier.engine.inference.evaluate import evaluating, with_engine
+from vernier.engine.execution import Execution, evaluating
+from vernier.engine.inference.evaluate import with_engine
 from vernier.engine.inference.trained import ModelChoice, Trained, load_model
 from vernier.engine.processes.world import World
 from vernier.engine.training.setup import Job, prepare
@@ -33,7 +33,7 @@ from vernier.records.what_ran import WhatRan
 from vernier.references import given, use
 from vernier.tasks import task_of
 
-FORWARDS_PER_TRAINING_STEP = 3
+_FORWARDS_PER_TRAINING_STEP = 3
 """The gradients of the weights and of the inputs cost as many multiply-accumulates as the forward pass each."""
 
 
@@ -51,9 +51,10 @@ class TrainingLoad:
                 f"out {given('apart')}."
             )
         self.job: Job = prepare(config, world=world)
-        self.job.step.apart = apart
+        self.job.step.no_sync = apart
         self.device: Device = self.job.device
         self.images, self.devices = config.recipe.global_batch, self.job.derived.world
+        # A benchmark decides while it runs how many steps it takes, so that the loader has no end.
         self._batches = self.job.loader.batches(self.job.requests(0, 2**62))
         self._step = 0
         self._exposed_s: float | None = None
@@ -80,24 +81,23 @@ class TrainingLoad:
         recipe, source = self.job.config.recipe, self.job.train_source
         px = train_px(recipe.data, recipe.augment, 0)
         macs = cost_of(recipe.model, px=px, classes=len(source.classes), channels=source.channels).macs
-        return 2 * FORWARDS_PER_TRAINING_STEP * macs
+        return 2 * _FORWARDS_PER_TRAINING_STEP * macs
 
     def what_ran(self, *, in_memory: bool = False) -> WhatRan:
         """What the steps do; `in_memory` is for inference only."""
         recipe = self.job.config.recipe
         return self.job.what_ran(image_px=train_px(recipe.data, recipe.augment, 0))
 
-    def go_to(self, step: int) -> None:
-        """Let the next step be this one, counted from 0; its data is that of the next one in order."""
-        self._step = step
-
     def step(self) -> float:
+        # The schedule ends after the last step of the recipe; a longer measurement begins it again.
         self.loss, wait_s = self.job.step(self._step % self.job.derived.total_steps, self._batches)
         self._step += 1
+        # Without it the clock would measure how fast work is queued.
         self.device.synchronize()
-        exchanges = self.job.step.exchange.pop_times()
+        exchanges = self.job.step.reduction.pop_times()
         self._exposed_s = sum(times.exposed_s for times in exchanges) if exchanges else None
-        if self.job.step.apart:
+        # Without gradients to wait for, processes would drift apart and not disturb each other as they do in training.
+        if self.job.step.no_sync:
             self.job.world.any_process(False)
         return wait_s
 
@@ -105,12 +105,13 @@ class TrainingLoad:
         """Communication during backward is a phase of its own, as far as no computation hides it."""
 
         def move_exposed_communication(clock: PhaseClock) -> None:
-            if self._exposed_s is not None and not self.job.step.exchange.after_backward:
+            if self._exposed_s is not None and not self.job.step.reduction.after_backward:
+                # The clocks of communication and of the phase differ by their overhead: no phase may become negative.
                 exposed_s = min(self._exposed_s, clock.steps[-1]["backward"])
                 clock.add("backward", -exposed_s)
                 clock.add("communication", exposed_s)
 
-        return split_by_phase(self, steps, move_exposed_communication)
+        return _split_by_phase(self, steps, move_exposed_communication)
 
     def close(self) -> None:
         self._batches.close()
@@ -120,15 +121,17 @@ class TrainingLoad:
 class InferenceLoad:
     """A step: a batch of evaluation images through the network to predictions; then the device is synchronised.
 
-    The network is that of a run or of an exported file, `path`, which an ONNX or torch.export file runs itself; or the
-    recipe's with new weights: speed does not depend on them.
+    The network is that of a run or of an exported file, `path`, which an ONNX file runs itself; or the recipe's
+    with new weights: speed does not depend on them.
     """
 
     devices = 1
 
     def __init__(self, config: Config, path: Path | None = None) -> None:
+        # A run or a file keeps the settings of its model; all others are those of the benchmark.
         trained = None if path is None else load_model(ModelChoice(path=path, changed=lambda _: config))
         config = config if trained is None else trained.config
+        # The source is opened first, as the number of classes of an untrained model follows from it.
         self._task = task_of(config.recipe, config.machine)
         self._source = self._task.open("val")
         self.device, self.threads = prepare_device(config)
@@ -136,21 +139,22 @@ class InferenceLoad:
         trained = trained or self._untrained(config)
         trained = with_engine(trained, self._source, batch=config.machine.eval_batch)
         self._classes, self._runtime, self.engine = len(trained.classes), trained.runtime, trained.engine
-        self._model = trained.model
-        self.network = Execution(self._model, config.machine, self.device, frozen=True)
-        self._config, self.images = config, config.machine.eval_batch
+        machine, self._model = config.machine, trained.model
+        self.network = Execution(self._model, machine, self.device, frozen=True)
+        self._config, self.images = config, machine.eval_batch
         self._normalize = None if trained.takes_pixels else Normalizer(config.recipe.data, self.torch_device)
-        source, self._cache = cache_in_memory(self._source, config.machine.cache_share, 1)
+        source, self._cache = cache_in_memory(self._source, machine.cache_share, 1)
         reader = self._task.eval_reader(source)
-        machine = config.machine
         self._loader = Loader(
             reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, device=self.device
         )
         offsets = itertools.count(0, self.images)
+        # Images are taken round and round: a benchmark may need more batches than the data has.
         indices = (np.arange(start, start + self.images) % len(self._source) for start in offsets)
         self._batches = self._loader.batches((0, batch) for batch in indices)
         self.phase: Phase = untimed
         self._evaluating: AbstractContextManager[None] = evaluating(self._model, self.device)
+        # Entered for the life of the load: switching modes in every step would be measured with it.
         self._evaluating.__enter__()
         self._forward = self.network.evaluation_network(self.images)
 
@@ -173,14 +177,14 @@ class InferenceLoad:
 
     def what_ran(self, *, in_memory: bool = False) -> WhatRan:
         """What the steps do; `in_memory`: with one batch again and again, as single-stream and server have it."""
-        config, devices, classes = self._config, self.device.identity(), self._classes
+        config, devices = self._config, self.device.identity()
         loading = Loading(**vars(self._cache))
         feeding = describe_feeding(config.recipe.data.source, loading, config.machine.workers)
         ran = describe_run(
             config,
             "infer",
             image_px=config.recipe.data.eval_px,
-            classes=classes,
+            classes=self._classes,
             channels=self._source.channels,
             batch_per_device=self.images,
             devices=1,
@@ -211,11 +215,12 @@ class InferenceLoad:
 
     def reuse_batch(self) -> Callable[[int], None]:
         """A function that runs so many images of one batch in memory: no data loading."""
+        # The loader writes later batches into the same buffer.
         images = next(self._batches).images.clone()
         return lambda count: self.run(images[:count])
 
     def split(self, steps: int) -> dict[str, list[float]]:
-        return split_by_phase(self, steps)
+        return _split_by_phase(self, steps)
 
     def close(self) -> None:
         self._evaluating.__exit__(None, None, None)
@@ -223,10 +228,18 @@ class InferenceLoad:
         self._loader.close()
 
 
-def split_by_phase(
+def open_load(
+    what: str, config: Config, world: World, *, path: Path | None = None, apart: bool = False
+) -> TrainingLoad | InferenceLoad:
+    """The load of a request: `train`, or inference."""
+    return TrainingLoad(config, world, apart=apart) if what == "train" else InferenceLoad(config, path)
+
+
+def _split_by_phase(
     load: TrainingLoad | InferenceLoad, steps: int, after: Callable[[PhaseClock], None] = lambda _: None
 ) -> dict[str, list[float]]:
     """Seconds by phase of some further steps; `after` each of them time may be moved between phases."""
+    # Only for these steps: a synchronization per phase makes every step slower.
     clock = PhaseClock(load.device.synchronize)
     load.phase = clock
     try:

@@ -10,12 +10,14 @@ from typing import Any
 
 from vernier.frozen import frozen
 from vernier.records.events import ProcessInfo
-from vernier.report.page.figures import Content, Figure, Lines, Section, Stack, stacks
+from vernier.report.page.figures import Content, Figure, Section, stacks
 from vernier.report.page.html import note
 from vernier.report.page.runs import MANY_RANKS, Run
-from vernier.report.page.sections.training import AXES, moment, x_ranges
+from vernier.report.page.sections.training import moment, x_ranges
 from vernier.report.page.training import Point
 from vernier.wording import plural
+
+from .drawing import draw
 
 SLOW = 1.1
 """A process that takes so many times the median is named as a straggler."""
@@ -159,30 +161,18 @@ def _timeline(s: Run) -> Figure:
         for p in points
         if p.own_s
     ]
-    return Figure(
-        "ranks",
-        f"Own time of {'the slowest process of each host' if by_host else 'each process'}, over the run",
-        Lines("epoch", "ms per step", by="process", zero=True, smooth=True, x_ranges=x_ranges([s])),
-        ["process", *AXES, "ms per step"],
-        rows,
-        caption="computing and waiting for data, without waiting for the others",
-    )
+    which = "the slowest process of each host" if by_host else "each process"
+    return draw("ranks", rows, {"which": which}, x_ranges=x_ranges([s]))
 
 
 def _stack(times: Sequence[RankTime]) -> Figure:
-    return Figure(
-        "rank-parts",
-        "Where a step's time goes in each process",
-        Stack("process", "part", "seconds", "s", PARTS),
-        ["process", "part", "seconds"],
-        [
-            [f"rank {t.process.rank} on {t.process.host}", part, value]
-            for t in times
-            for part, value in t.parts().items()
-            if value > 0
-        ],
-        caption="mean of a step; exchange and update: what remains when the slowest process is ready",
-    )
+    data = [
+        [f"rank {t.process.rank} on {t.process.host}", part, value]
+        for t in times
+        for part, value in t.parts().items()
+        if value > 0
+    ]
+    return draw("rank-parts", data, part_colours=PARTS)
 
 
 def _missing(s: Run) -> str:

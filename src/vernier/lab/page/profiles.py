@@ -5,6 +5,7 @@ The section shows where a step's time goes, the longest kernels, their share by 
 
 import os
 import re
+import tomllib
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
@@ -14,42 +15,22 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from vernier.frozen import frozen
-from vernier.measure.noise import describe_noise
+from vernier.lab.reading.csv_tables import read_csv
 from vernier.records.codec import decode
 from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
-from vernier.report.page.figures import (
-    PHASE_COLOURS,
-    Bars,
-    Content,
-    Figure,
-    Lines,
-    Section,
-    Stack,
-    stacks,
-)
-from vernier.report.page.html import Cell, Column, div, note, table, tag, tile
+from vernier.report.page.figures import PHASE_COLOURS, Content, Figure, Section, stacks
+from vernier.report.page.html import card, note, tag, tile
 from vernier.report.page.identity import parts_of_record
 from vernier.report.page.runs import Run, read_or_note, read_run
 from vernier.report.page.subjects import Kind
 from vernier.report.page.training import MOST_POINTS
 from vernier.store import RunDir, read_record
-from vernier.store.csv_tables import read_csv
+
+from .drawing import TABLES, draw
 
 T = TypeVar("T")
-TOP = 25
-KINDS = (
-    ("communication", r"nccl|hccl|gloo|c10d|allreduce|all_reduce|broadcast"),
-    ("optimizer", r"sgd|adam|lars|lamb|_foreach_|optimizer"),
-    ("convolution", r"conv|winograd|implicit_gemm|wgrad|dgrad|xmma"),
-    ("normalisation", r"batch_?norm|bn_|layer_?norm"),
-    ("matrix product", r"gemm|matmul|addmm|aten::mm|aten::bmm|linear|dot"),
-    ("pooling", r"pool"),
-    ("activation", r"relu|clamp|sigmoid|softmax|threshold|gelu"),
-    ("loss", r"nll|cross_entropy|loss"),
-    ("copy", r"memcpy|copy|memset|aten::to|contiguous|cat|clone|zero_|fill_"),
-    ("elementwise", r"add|mul|div|sub|elementwise|lerp|sqrt|pow"),
-)
-"""Kinds of kernels by their names; the first pattern that matches counts."""
+_TOP = 25
+_KINDS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 @frozen
@@ -79,7 +60,7 @@ class Profiled(Run):
         return tiles
 
     def noise(self) -> list[str]:
-        noises = [describe_noise(p.summary.noise) for p in self.profiles if p.summary.noise]
+        noises = [p.summary.noise.sentences() for p in self.profiles if p.summary.noise]
         return [*super().noise(), *(f"noisy while profiling: {'; '.join(noise)}" for noise in noises if noise)]
 
 
@@ -87,6 +68,7 @@ def read_profiled(run: RunDir, brief: bool) -> Profiled:
     """A run directory with its profiles; damaged ones are named in its notes. Briefly, without them."""
     read, notes = read_run(run, brief), list[str]()
     paths = run.profiles()
+    # A damaged profile of one process must not hide those of the others.
     profiles = [p for path in paths if not brief and (p := read_or_note(partial(_profile, path), notes))]
     fields = {**vars(read), "profiles": tuple(profiles), "notes": (*notes, *read.notes)}
     # A profile of its own has no events.
@@ -108,6 +90,7 @@ def _profile(path: Path) -> Profile:
     def rows(cls: type[T], file: Path | None) -> list[T]:
         return [decode(cls, dict(row), f"{file}[{i}]") for i, row in enumerate(read_csv(file))] if file else []
 
+    # Every allocation is a row: hundreds of thousands for some steps.
     memory = rows(MemoryPoint, beside("memory", "csv"))
     return Profile(
         summary=read_record(ProfileSummary, path),
@@ -142,26 +125,20 @@ def _describe(p: Profile) -> str:
 
 
 def _noise(p: Profile) -> Markup | None:
-    noise = describe_noise(p.summary.noise) if p.summary.noise else []
+    noise = p.summary.noise.sentences() if p.summary.noise else []
     return tag("p", f"Noisy while profiling: {'; '.join(noise)}.", cls="notice") if noise else None
 
 
 def _phases(p: Profile) -> Figure:
     first, last = p.summary.steps
     steps = "one step" if first == last else "the profiled steps"
-    return Figure(
-        "where",
-        "Where the time goes",
-        Stack("what", "phase", "ms", "ms", PHASE_COLOURS),
-        ["what", "phase", "ms"],
-        [[steps, name, 1000 * s] for name, s in p.summary.where_the_time_goes.seconds.items()],
-        wide=True,
-    )
+    data = [[steps, name, 1000 * s] for name, s in p.summary.where_the_time_goes.seconds.items()]
+    return draw("where", data, part_colours=PHASE_COLOURS)
 
 
 def kernel_kind(name: str) -> str:
     """What a kernel or operation does, judged by its name."""
-    return next((kind for kind, pattern in KINDS if re.search(pattern, name, re.IGNORECASE)), "other")
+    return next((kind for kind, pattern in _KINDS.items() if re.search(pattern, name, re.IGNORECASE)), "other")
 
 
 def _kinds(p: Profile) -> Figure:
@@ -169,52 +146,23 @@ def _kinds(p: Profile) -> Figure:
     for k in p.kernels:
         totals[k.device, kernel_kind(k.name)] += k.total_ms
     whole = {d: sum(v for (device, _), v in totals.items() if device == d) for d, _ in totals}
-    return Figure(
-        "kinds",
-        "Share by kind",
-        Bars(
-            "kind",
-            "share %",
-            unit=" %",
-            x_title="% of the device's time",
-            by="device" if len(whole) > 1 else None,
-        ),
-        ["kind", "device", "share %", "ms"],
-        [
-            [kind, device, 100 * ms / whole[device], ms]
-            for (device, kind), ms in sorted(totals.items(), key=lambda e: -e[1])
-            if ms
-        ],
-        caption="kinds are judged by the names of operations",
-    )
+    # Kernels of devices and operations of the host run at the same time: a common total would count the time twice.
+    longest = sorted(totals.items(), key=lambda e: -e[1])
+    data = [[kind, device, 100 * ms / whole[device], ms] for (device, kind), ms in longest if ms]
+    return draw("kinds", data, by="device" if len(whole) > 1 else None)
 
 
 def _memory(p: Profile) -> Figure:
-    on_host = {m.device for m in p.memory} == {"cpu"}
-    return Figure(
-        "memory",
-        "Memory allocated by PyTorch",
-        Lines("ms", "MiB", by="device", zero=True, unit=" MiB"),
-        ["ms", "device", "MiB"],
-        [[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory],
-        caption=f"{'' if on_host else 'on the host (cpu) only '}the change since the profile began",
-    )
+    where = "" if {m.device for m in p.memory} == {"cpu"} else "on the host (cpu) only "
+    return draw("memory", [[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory], {"where": where})
 
 
 def _kernels(p: Profile, number: int) -> Markup | None:
-    rows: list[list[Cell]] = [
-        [k.name, k.share, k.total_ms, k.calls, k.mean_ms, k.max_ms, kernel_kind(k.name), k.device]
-        for k in p.kernels[:TOP]
-    ]
-    if not rows:
-        return None
-    columns = [
-        Column("name", wrap=True),
-        Column("share", meter=True),
-        *map(Column, ("total ms", "calls", "mean ms", "longest ms", "kind", "device")),
-    ]
-    title = f"The {len(rows)} longest of {len(p.kernels)} kernels and operations"
-    return div("card", table(f"kernels-{number}", columns, rows, title))
+    # A profile can have thousands of kernels; the rest is in kernels.csv.
+    columns, shown = TABLES["kernels"], p.kernels[:_TOP]
+    rows = [[*(c.cell(k) for c in columns), kernel_kind(k.name), k.device] for k in shown]
+    title = f"The {len(shown)} longest of {len(p.kernels)} kernels and operations"
+    return card(f"kernels-{number}", [*columns, "kind", "device"], rows, title) if rows else None
 
 
 def _trace(s: Profiled, p: Profile) -> Markup | None:

@@ -15,29 +15,31 @@ from markupsafe import Markup
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.lab.reading.columns import ColumnOptions, with_known_names
+from vernier.lab.reading.csv_tables import CsvRow, read_csv
 from vernier.lab.reading.tables import read_table
 from vernier.lab.reading.text import removal_sentence, verdict_in_words
 from vernier.lab.study.analysis import DEFAULT_MATTER, METHODS, SENSORS, Measurement, analyze
 from vernier.lab.study.files import StudyDir, split_host
 from vernier.lab.study.noise import undisturbed
+from vernier.lab.study.records import StudyAnalysis
+from vernier.measure.what_ran import what_an_old_run_ran
 from vernier.records.codec import DamagedRecord, decode
-from vernier.records.study import StudyAnalysis
 from vernier.references import command, plain
-from vernier.report.logs.own import what_an_old_run_ran
-from vernier.report.page.figures import Boxes, Content, Figure, Heat, Lines, Scatter, Section, stacks
-from vernier.report.page.html import Column, chip, div, note, table, tag, tile
+from vernier.report.page.figures import Content, Figure, Section, stacks
+from vernier.report.page.html import Column, card, chip, div, note, tag, tile
 from vernier.report.page.identity import parts_of_record
 from vernier.report.page.numbers import number
-from vernier.report.page.sections.system import SENSOR_TITLES
 from vernier.report.page.subjects import Facts, Kind, Subject
 from vernier.store import read_json
-from vernier.store.csv_tables import CsvRow, read_csv
 from vernier.wording import plural
 
-STUDY_PARTS = ("network", "image size", "batch", "precision", "mode")
+from .drawing import draw
+from .system import SENSOR_TITLES
+
+_STUDY_PARTS = ("network", "image size", "batch", "precision", "mode")
 """What the settings of a study say of what ran."""
 MOST_GROUPS, MOST_NAMED = 72, 12  # boxes in a chart, names in a sentence
-UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C"}
+_UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C"}
 
 
 @frozen
@@ -105,12 +107,12 @@ def open_study(paths: Sequence[Path], options: ColumnOptions | None = None, matt
         median=statistics.median(table.medians().values()),
         locations={k: v for path in paths for k, v in _locations(path).items()},
         settings=settings,
-        parts={part: parts[part] for part in STUDY_PARTS if part in parts},
+        parts={part: parts[part] for part in _STUDY_PARTS if part in parts},
         telemetry=tuple(_telemetry(studies)),
     )
 
 
-def open_study_result(path: Path) -> Study:
+def _open_study_result(path: Path) -> Study:
     """A study from what `study analyze --json` printed: devices without their single runs."""
     try:
         return _study(path, decode(StudyAnalysis, read_json(path)))
@@ -165,7 +167,7 @@ def _flags(result: StudyAnalysis) -> dict[str, str]:
     """A remark per device; empty for those that do not stand out."""
     beyond = {d.device: f"{d.beyond_fence}, beyond the fence" if d.beyond_fence else "" for d in result.devices}
     # A verdict replaces the remark about the fence, which healthy devices can exceed, too.
-    return beyond | {d.device: verdict_in_words(d) for d in result.devices if d.verdict}
+    return beyond | {d.device: verdict_in_words(d) for d in result.devices if d.verdict or d.stands_out}
 
 
 def _verdict(result: StudyAnalysis) -> Markup:
@@ -213,49 +215,18 @@ def _boxes(study: Study, level: str, flags: dict[str, str]) -> Figure | None:
     middle = {g: statistics.median_high(r[2] for r in rows if r[0] == g) for g in groups}
     # Cabinets and nodes by name: neighbors in the machine room stay neighbors in the chart.
     rows.sort(key=lambda r: (-middle[r[0]] if level == "device" else 0, str(r[0])))
-    value = f"relative {study.result.value_name}"
     dots = "each dot is a run" if level == "device" else "each dot is a device's median"
-    return Figure(
-        f"{level}",
-        f"By {level}",
-        Boxes(
-            level,
-            value,
-            "which",
-            flag="remark",
-            line=1.0,
-            x_title=f"{study.result.value_name} over the median device's",
-        ),
-        [level, "which", value, "remark"],
-        rows,
-        wide=True,
-        caption=f"{study.result.what}, divided by the median over devices; {dots}; box: quartiles; "
-        "whiskers: within 1.5 times the box; coloured: outliers",
-    )
+    return draw("level", rows, {"level": level, "dots": dots, **_words(study.result)})
+
+
+def _words(result: StudyAnalysis) -> dict[str, str]:
+    return {"value": result.value_name, "what": result.what, "unit": result.unit}
 
 
 def _ranked(result: StudyAnalysis, flags: dict[str, str]) -> Figure | None:
-    if len(result.devices) < 5:
-        return None
-    value = f"relative {result.value_name}"
-    return Figure(
-        "ranked",
-        "Devices, slowest first",
-        Scatter(
-            "rank",
-            value,
-            low="low",
-            high="high",
-            name="device",
-            flag="remark",
-            line=1.0,
-            x_title="rank, slowest first",
-            y_title=f"{result.value_name} over the median device's",
-        ),
-        ["rank", "device", value, "low", "high", "remark"],
-        [[i, d.device, d.normalised, d.low, d.high, flags[d.device]] for i, d in enumerate(result.devices, start=1)],
-        caption="median of its repeats with 95 % interval",
-    )
+    devices = enumerate(result.devices, start=1)
+    rows = [[i, d.device, d.normalised, d.low, d.high, flags[d.device]] for i, d in devices]
+    return draw("ranked", rows, _words(result)) if len(rows) >= 5 else None
 
 
 def _disturbed(study: Study) -> list[str]:
@@ -284,39 +255,22 @@ def _scatter(study: Study, sensor: str, flags: dict[str, str], disturbed: list[s
     set_aside = sum(bool(row[4]) for row in rows)
     value = result.correlation.pearson[result.correlation.value].get(sensor)  # None if the sensor never changed
     remark = f"correlation {value:+.2f} over {len(rows):,} runs" if value is not None else "constant: no correlation"
-    return Figure(
-        f"against-{sensor}",
-        f"{result.value_name.capitalize()} against {UNITS[sensor].split(',')[0]}",
-        Scatter(
-            UNITS[sensor],
-            result.unit,
-            flag="remark",
-            name="",
-            disturbed="disturbed" if set_aside else None,
-            y_title=f"{result.value_name}, {result.unit}",
-        ),
-        [UNITS[sensor], result.unit, "device", "remark", "disturbed"],
-        rows,
-        caption=f"{result.what}; {remark}"
-        + (f"; {plural(set_aside, 'run')} far from the others of its device can be hidden" if set_aside else ""),
-    )
+    if set_aside:
+        remark += f"; {plural(set_aside, 'run')} far from the others of its device can be hidden"
+    words = {"sensor": sensor, "title": result.value_name.capitalize(), "remark": remark}
+    words |= {"reading": _UNITS[sensor].split(",")[0], "reading_unit": _UNITS[sensor], **_words(result)}
+    return draw("against", rows, words, disturbed="disturbed" if set_aside else None)
 
 
 def _correlation(result: StudyAnalysis) -> Figure | None:
     correlation = result.correlation
-    shown = UNITS | {correlation.value: result.value_name}
+    shown = _UNITS | {correlation.value: result.value_name}
     # Without units, which a correlation does not have.
     names = {n: shown[n].split(",")[0] for n in correlation.pearson if n not in correlation.not_measured}
     if len(names) < 2:
         return None
-    return Figure(
-        "correlation",
-        "Correlations",
-        Heat("this", "with", "Pearson", diverging=True, most=1, cell=96),
-        ["this", "with", "Pearson", "Spearman"],
-        [[names[a], names[b], correlation.pearson[a][b], correlation.spearman[a][b]] for a in names for b in names],
-        caption="Pearson's correlation over runs; orange: positive, blue: negative",
-    )
+    pearson, spearman = correlation.pearson, correlation.spearman
+    return draw("correlation", [[names[a], names[b], pearson[a][b], spearman[a][b]] for a in names for b in names])
 
 
 def _study_lines(study: Study, key: str) -> Figure:
@@ -325,50 +279,26 @@ def _study_lines(study: Study, key: str) -> Figure:
         for device, r in study.telemetry
         if isinstance(r.get(key), int | float)
     ]
-    return Figure(
-        f"study-{key}",
-        SENSOR_TITLES[key],
-        Lines("s", key, by="device", x_title="s since the repeat began", y_title=""),
-        ["s", "device", key],
-        rows,
-        caption="first repeat of each device",
-    )
+    return draw("study-telemetry", rows, {"sensor": key, "title": SENSOR_TITLES[key]})
 
 
 def _table(result: StudyAnalysis, number: int) -> Markup:
-    devices = table(
-        f"study-{number}",
+    values = [Column(name, 3) for name in (f"relative {result.value_name}", "low", "high")]
+    first = [Column("device", wrap=True), Column("slower %", 2), Column("verdict", wrap=True)]
+    columns: list[Column | str] = [*first, *values, f"{result.value_name}, {result.unit}", "repeats", "beyond fence"]
+    rows = [
         [
-            Column("device", wrap=True),
-            Column("slower %", 2),
-            Column("verdict", wrap=True),
-            *(Column(name, 3) for name in (f"relative {result.value_name}", "low", "high")),
-            f"{result.value_name}, {result.unit}",
-            "repeats",
-            "beyond fence",
-        ],
-        [
-            [
-                d.device,
-                d.slower_percent,
-                verdict_in_words(d),
-                d.normalised,
-                d.low,
-                d.high,
-                d.median,
-                d.repeats,
-                d.beyond_fence or "no",
-            ]
-            for d in result.devices
-        ],
-        "Devices",
-    )
-    return div("card", devices, note(result.outliers.rule))
+            *(d.device, d.slower_percent, verdict_in_words(d), d.normalised, d.low, d.high),
+            *(d.median, d.repeats, d.beyond_fence or "no"),
+        ]
+        for d in result.devices
+    ]
+    return card(f"study-{number}", columns, rows, "Devices", note(result.outliers.rule))
 
 
 KIND = Kind(
     recognizes=_recognizes,
-    read=lambda path, _: [open_study([path]) if path.is_dir() or path.suffix == ".csv" else open_study_result(path)],
+    read=lambda path, _: [open_study([path]) if path.is_dir() or path.suffix == ".csv" else _open_study_result(path)],
     order=10,
 )
 SECTION = Section(title="Devices", order=80, of=Study, build=devices)

@@ -3,11 +3,13 @@
 Synchronous data parallelism: a step computes, reduces gradients (within a host, then between hosts, by ring or tree,
 whichever is faster; or, as gloo does on CPUs, by one ring over all devices), hides part of that behind the backward
 pass, waits for the slowest device, and is never faster than its input. What the model leaves out (a loader that shares
-the host's cores, launches of kernels, thermal limits, software) makes its predictions too high: `published` knows by
+the host's cores, launches of kernels, thermal limits, software) makes its predictions too high: `table` knows by
 how much, from published tables.
 """
 
 import math
+import tomllib
+from pathlib import Path
 
 from vernier.frozen import frozen
 
@@ -28,19 +30,9 @@ class Network:
     """Kind of the devices that it connects; None: any."""
 
 
-NETWORKS = {
-    n.name: n
-    for n in (
-        Network(name="ethernet-10g", link_gb_s=8, host_gb_s=1.25, host_us=30),
-        Network(name="ethernet-100g", link_gb_s=12, host_gb_s=12.5, host_us=20),
-        Network(name="dgx-1", link_gb_s=150, host_gb_s=50, device="cuda"),
-        Network(name="dgx-2", per_host=16, link_gb_s=150, host_gb_s=100, device="cuda"),
-        Network(name="dgx-a100", link_gb_s=300, host_gb_s=200, device="cuda"),
-        Network(name="dgx-h100", link_gb_s=450, host_gb_s=400, device="cuda"),
-        Network(name="hls-1", link_gb_s=87.5, host_gb_s=300, device="hpu"),
-    )
-}
-"""By name, from the vendors' data sheets: DGX-1 V100 to H100, and Habana's eight Gaudi cards with RoCE."""
+TABLES = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
+"""Networks, and how published speeds compare with predicted ones."""
+NETWORKS = {name: Network(name=name, **row) for name, row in TABLES["networks"].items()}
 
 BACKWARD_SHARE = 2 / 3
 """The part of a step's compute that can hide communication."""
@@ -90,6 +82,7 @@ def compute_s(work: Workload, batch: int) -> float:
 
     A batch larger than the measured one is not assumed to be faster per image.
     """
+    # Devices are nearly saturated at batches that people measure; hoping for more would flatter the plan.
     if batch >= work.measured_batch:
         return batch / work.images_per_s
     per_image_s = work.measured_batch / work.images_per_s / (work.measured_batch + work.half_batch)
@@ -101,7 +94,9 @@ def all_reduce_s(size_bytes: int, members: int, gb_s: float, latency_us: float) 
     if members < 2:
         return 0.0
     bandwidth, latency_s = gb_s * 1e9, latency_us * 1e-6
+    # Reduce-scatter and all-gather: every byte travels twice, less the own part.
     ring = 2 * (members - 1) / members * size_bytes / bandwidth + 2 * (members - 1) * latency_s
+    # Pipelined, so that the depth costs latency only.
     tree = 2 * size_bytes / bandwidth + 2 * math.ceil(math.log2(members)) * latency_s
     return min(ring, tree)
 
@@ -133,12 +128,15 @@ def predict(work: Workload, devices: int, global_batch: int, network: Network) -
     device_batch = math.ceil(global_batch / devices)
     alone_s = compute_s(work, device_batch)
     reduce_s = reduce_gradients_s(work.gradient_bytes, devices, network, one_ring=work.one_ring)
+    # The last bucket is complete only when the backward pass is over.
     tail_s = reduce_s * min(1.0, work.bucket_bytes / work.gradient_bytes)
     exposed_s = max(tail_s, reduce_s - BACKWARD_SHARE * alone_s)
+    # Expected maximum of that many normal values, for large numbers.
     waiting_s = alone_s * work.spread * math.sqrt(2 * math.log(devices))
     step_s = alone_s + exposed_s + waiting_s
     loading_s = device_batch * min(devices, network.per_host) / (work.host_images_per_s or math.inf)
     small_s = alone_s - device_batch / work.images_per_s
+    # Below 2 % of the compute nothing else is worth naming.
     parts = {"network": exposed_s, "slowest device": waiting_s, "small batch": small_s, "compute": 0.02 * alone_s}
     limit = "input" if loading_s > step_s else max(parts, key=lambda k: parts[k])
     total = global_batch / max(step_s, loading_s)

@@ -1,8 +1,9 @@
 """The rows of `vernier plan`: one prediction per number of devices, with a range, and the table that people read.
 
-Speeds are what the model predicts, times what published tables typically reach of such predictions (`published`). The
-range is that of these tables, times how well the speed of one device is known (`Workload.speed_span`). Numbers have the
-digits that their range supports.
+Speeds are what the model predicts, times what published tables typically reach of such predictions:
+`benchmarks/plan_accuracy.py` computes these shares, and shows the errors on systems that had no part in them; a test
+keeps them equal, and docs/results/scaling.md lists them. The range is that of these tables, times how well the speed of
+one device is known (`Workload.speed_span`). Numbers have the digits that their range supports.
 """
 
 import math
@@ -11,22 +12,45 @@ from collections.abc import Mapping, Sequence
 from vernier.config import Recipe
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.records.bench import Cell
+from vernier.lab.records.bench import Cell
 from vernier.records.codec import omitted
 from vernier.references import command, use
+from vernier.templates import lines_of, open_templates
 from vernier.wording import round_to_range, with_range
 
-from .plan import Network, Workload, predict
-from .published import LEAST_BATCH, published_shares
+from .plan import TABLES, Network, Workload, predict
 
-EXPLANATIONS = (
-    "efficiency: speed over that of as many devices at the measured speed of one; includes what published tables lose "
-    "beyond the model",
-    "not hidden: communication per step that does not run beside the backward pass, so that all wait for it",
-    "limited by: what prolongs a step most: small batch (fewer images per device than measured), network "
-    "(communication not hidden), slowest device (the others wait for it), input (loading images), other (what "
-    "published systems lose beyond these: loaders, launches, software), or compute if none of these matters",
-)
+LEAST_BATCH = 16
+"""The smallest batch per device in any published table."""
+MANY_HOSTS = 8
+_REDUCED = ("mixed", "bf16", "fp16")
+
+
+@frozen
+class Shares:
+    """Published speeds over predicted ones: a typical one, and the range that covers 90 % of them."""
+
+    low: float
+    typical: float
+    high: float
+
+
+def published_shares(hosts: int, devices: int, precision: str | None) -> Shares:
+    """How published speeds compare with predicted ones. `precision` None: not known."""
+    key = "reduced-precision" if precision in _REDUCED else "full-precision" if precision else "any-precision"
+    # The model counts no losses of one device.
+    one, several = (Shares(**TABLES["published"][name]) for name in (key, "several-hosts"))
+    return Shares(**TABLES["published"]["one-device"]) if devices == 1 else between(one, several, hosts)
+
+
+def between(one: Shares, several: Shares, hosts: int) -> Shares:
+    """From those of one host to those of MANY_HOSTS or more, by equal steps per doubling: no table has a jump.
+
+    But for the low end: a system that loses much between hosts does so from the second one on.
+    """
+    part = min(1.0, math.log2(hosts) / math.log2(MANY_HOSTS))
+    typical, high = (a ** (1 - part) * b**part for a, b in ((one.typical, several.typical), (one.high, several.high)))
+    return Shares(low=min(one.low, several.low) if hosts > 1 else one.low, typical=typical, high=high)
 
 
 @frozen
@@ -79,6 +103,7 @@ def plan_rows(
         rate = predicted.images_per_s_total * shares.typical
         hours, linear = images / rate / 3600, devices * work.images_per_s
         low, high = shares.low / shares.typical, shares.high / shares.typical
+        # The uncertainty of one device is that of all.
         efficiency, low, high = rate / linear, low * work.speed_span[0], high * work.speed_span[1]
         rows.append(
             PlanRow(
@@ -94,6 +119,7 @@ def plan_rows(
                 efficiency_range=(round(100 * efficiency * low, 1), round(100 * efficiency * high, 1)),
                 step_ms=_four_digits(1000 * batch / rate),
                 communication_not_hidden_ms=_four_digits(predicted.exposed_ms),
+                # Where published systems lose more than the model explains, its own reason would mislead.
                 limit="other" if shares.typical < min(1.0, predicted.images_per_s_total / linear) else predicted.limit,
                 hours=_four_digits(hours),
                 hours_range=(_four_digits(hours / high), _four_digits(hours / low)),
@@ -105,6 +131,7 @@ def plan_rows(
 
 def divisors_near(count: int, batch: int) -> list[int]:
     """The nearest numbers of devices, below and above, among which a batch divides."""
+    # Every batch divides by 1, so that there always is one below.
     below = max(n for n in range(1, count + 1) if batch % n == 0)
     above = next((n for n in range(count, batch + 1) if batch % n == 0), below)
     return sorted({below, above})
@@ -127,6 +154,7 @@ def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
         low, high = row.img_per_s_range
         least, most = row.efficiency_range
         scale = row.step_ms / row.img_per_s_total  # a step is as uncertain as the rate, in percent
+        # Digits that the range does not support would look like knowledge.
         (step,) = round_to_range([row.step_ms], low * scale, high * scale)
         cell: dict[str, Cell] = {
             "devices": row.devices,
@@ -151,30 +179,10 @@ def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
     return cells
 
 
+_TEMPLATES = open_templates(__file__, command=command, use=use, divisors_near=divisors_near)
+
+
 def reading_notes(recipe: Recipe, rows: Sequence[PlanRow], most: int) -> list[str]:
-    """How to read the rows of a plan."""
-    batch, last = f"{recipe.global_batch:,}", rows[-1].devices
-    if not all(row.recipes_batch for row in rows):
-        notes = [f"Weak scaling: the batch grows with the devices and is not the recipe's {batch}: another run."]
-    else:
-        notes = [f"Strong scaling: the recipe's global batch of {batch} is divided among the devices."]
-        if last < most:
-            notes.append(
-                f"Stopped at {last:,} devices: with {most:,}, a device would have less than one image. "
-                f"{use('weak', True)} lets the batch grow."
-            )
-    for row in rows:
-        if not row.divides:
-            counts = " or ".join(f"{n:,}" for n in divisors_near(row.devices, row.global_batch))
-            notes.append(
-                f"{row.global_batch:,} images do not divide among {row.devices:,} devices: {command('train')} would "
-                f"refuse it, and all wait for those with one image more. {counts} devices would do, or "
-                f"another batch: {use('global_batch', slot='N')}."
-            )
-    if any(row.batch_per_device < LEAST_BATCH for row in rows):
-        notes.append(
-            f"Rows with less than {LEAST_BATCH} images per device are extrapolated: no published table has "
-            "so few, and their range is no more than a guess."
-        )
-    ranges = "Ranges cover 90 % of the errors on published systems."
-    return [*notes, f"An ESTIMATE of the training steps. {ranges}", *EXPLANATIONS]
+    """How to read the rows of a plan: `templates/notes.txt`."""
+    values = {"batch": f"{recipe.global_batch:,}", "rows": rows, "most": most, "LEAST_BATCH": LEAST_BATCH}
+    return lines_of(_TEMPLATES, "notes.txt", values)

@@ -10,7 +10,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,27 @@ import torch
 from torch.profiler import record_function
 
 from vernier.clock import now_s
-from vernier.frozen import frozen
 from vernier.lab.phases import PhaseClock
-from vernier.measure.noise import measure_noise
+from vernier.lab.reading.csv_tables import csv_text
+from vernier.lab.records.telemetry import decode_telemetry
+from vernier.lab.telemetry.noise import measure_noise
 from vernier.measure.profiles import StepRange
+from vernier.measure.sensors import Lines
 from vernier.measure.throughput import warmup_steps
 from vernier.records.codec import encode
-from vernier.records.profile import KernelCall, KernelTime, MemoryPoint, PhaseTimes, ProfileSummary, ProfilingOverhead
-from vernier.records.telemetry import Noise, TelemetryRecord
+from vernier.records.profile import (
+    KernelCall,
+    KernelTime,
+    MemoryPoint,
+    PhaseTimes,
+    ProfileSummary,
+    ProfilingOverhead,
+)
 from vernier.records.what_ran import WhatRan
 from vernier.store import write_atomically, write_json
-from vernier.store.csv_tables import csv_text
 
 METHOD = "vernier-profile-1"
-NOISE_MARGIN_S = 0.5
+_NOISE_MARGIN_S = 0.5
 """Some steps take less time than the sensors need for a few samples."""
 PHASES = ("data", "copy", "forward", "backward", "optimizer", "communication")
 _COMMUNICATION = ("nccl", "hccl", "gloo:", "c10d::")
@@ -55,8 +62,7 @@ class StepProfiler:
         self._clock = PhaseClock(synchronize, lambda name: record_function(f"{_PREFIX}{name}"))
         self._profile: Any = None
         """Torch's profiler from the first step of the range to the last."""
-        self._began_s = 0.0
-        self._span_s = (0.0, 0.0)
+        self._began_s = self._first_s = self._last_s = 0.0
         self._durations: dict[int, float] = {}
         self._kernels: list[KernelTime] = []
         self._communication_ms = 0.0
@@ -76,12 +82,12 @@ class StepProfiler:
         self._synchronize()
         self._durations[step] = now_s() - self._began_s
         if step == self._steps.first:
-            self._span_s = (self._began_s, 0.0)
+            self._first_s = self._began_s
         if self._profile:
             self._clock.next_step()
         if step == self._steps.last:
             # Before the profiler stops and writes its files: noise is reported for the steps only.
-            self._span_s = (self._span_s[0], now_s())
+            self._last_s = now_s()
             self._profile.stop()
             self._write_trace()
 
@@ -95,19 +101,17 @@ class StepProfiler:
         with gzip.open(trace, "rt", encoding="utf-8") as f:
             events = json.load(f)["traceEvents"]
         self._kernels = kernel_table([*host_operations(events), *device_kernels(events)])
-        self._communication_ms = communication_ms(events)
+        self._communication_ms = _communication_ms(events)
         self._write_table("kernels", KernelTime, self._kernels)
         self._write_table("calls", KernelCall, kernel_calls(events))
-        self._write_table("memory", MemoryPoint, memory_timeline(events))
+        self._write_table("memory", MemoryPoint, _memory_timeline(events))
         self._profile = None
 
     def _write_table(self, name: str, row_type: type, rows: Iterable[KernelTime | KernelCall | MemoryPoint]) -> None:
         columns = [field.name for field in fields(row_type)]
         write_atomically(self._path(name, "csv"), csv_text(columns, map(encode, rows)))
 
-    def close(
-        self, ran: WhatRan | None = None, sensors: Callable[[], Iterable[TelemetryRecord]] = tuple
-    ) -> ProfileSummary | None:
+    def close(self, ran: WhatRan | None = None, sensors: Callable[[], Lines] = tuple) -> ProfileSummary | None:
         """Write the durations of all steps and the summary; None where the range was never completed.
 
         `sensors` gives the samples that were taken meanwhile, from which the noise is measured.
@@ -126,6 +130,9 @@ class StepProfiler:
         write_atomically(self._path("iterations", "csv"), csv_text(("iteration", "seconds", "profiled"), rows))
         profiled_s, others_s = list(profiled.values()), [d for s, d in self._durations.items() if s not in profiled]
         path = self._path("profile", "json")
+        # Of the profiled steps and the moments around them.
+        span = (self._first_s - _NOISE_MARGIN_S, self._last_s + _NOISE_MARGIN_S)
+        noise = measure_noise(decode_telemetry(sensors()), span)
         summary = ProfileSummary(
             method=METHOD,
             steps=(self._steps.first, self._steps.last),
@@ -135,34 +142,18 @@ class StepProfiler:
             overhead=profiling_overhead(profiled_s, others_s),
             top=tuple(self._kernels[:10]),
             ran=ran,
-            noise=self._noise(sensors()),
+            noise=noise if noise.samples else None,
             # The summary lists itself, though it is written only below.
             files=tuple(sorted({path.name, *(p.name for p in self._folder.glob(f"*.rank{self._rank}.*"))})),
         )
         write_json(path, encode(summary))
         return summary
 
-    def _noise(self, records: Iterable[TelemetryRecord]) -> Noise | None:
-        """What disturbed the profiled steps and the moments around them; None where nothing was sampled."""
-        noise = measure_noise(records, (self._span_s[0] - NOISE_MARGIN_S, self._span_s[1] + NOISE_MARGIN_S))
-        return noise if noise.samples else None
-
 
 # ------------------------------------------------------------------------------------------------------------- figures
 
 
-@frozen
-class Call:
-    """One call of an operation on the host, or of a kernel on a device with its launch shape."""
-
-    name: str
-    device: str
-    ms: float
-    grid: str | None = None
-    block: str | None = None
-
-
-def host_operations(events: Iterable[TraceEvent]) -> list[Call]:
+def host_operations(events: Iterable[TraceEvent]) -> list[KernelCall]:
     """Host operations with the time that is their own, not that of operations they call.
 
     From the trace, which has every call: torch's own table merges an operation into a caller of the same name.
@@ -183,7 +174,8 @@ def host_operations(events: Iterable[TraceEvent]) -> list[Call]:
             own_us[callers[-1]] -= span.get("dur", 0)
         callers.append(i)
     # Rounded durations of callees may add up to slightly more than their caller's.
-    return [Call(name=e["name"], device="cpu", ms=max(0.0, us) / 1000) for e, us in zip(spans, own_us, strict=True)]
+    own_ms = (max(0.0, us) / 1000 for us in own_us)
+    return [replace(_call(span), duration_ms=ms) for span, ms in zip(spans, own_ms, strict=True)]
 
 
 def _is_within(span: TraceEvent, caller: TraceEvent) -> bool:
@@ -193,81 +185,71 @@ def _is_within(span: TraceEvent, caller: TraceEvent) -> bool:
     return same_thread and caller["ts"] <= span["ts"] and ends_us[0] <= ends_us[1] + _TRACE_ROUNDING_US
 
 
-def device_kernels(events: Iterable[TraceEvent]) -> list[Call]:
+def device_kernels(events: Iterable[TraceEvent]) -> list[KernelCall]:
     """Kernels and copies on accelerators, from the trace, which has their grids and blocks."""
-    return [
-        Call(
-            name=e["name"],
-            device=f"device {e.get('args', {}).get('device', 0)}",
-            ms=e.get("dur", 0) / 1000,
-            grid=_launch_shape(e, "grid"),
-            block=_launch_shape(e, "block"),
-        )
-        for e in events
-        if e.get("cat") in _ON_DEVICE
-    ]
+    return [_call(e) for e in events if e.get("cat") in _ON_DEVICE]
 
 
 def kernel_calls(events: Iterable[TraceEvent]) -> list[KernelCall]:
     """Every call with its start: kernels and copies of accelerators, and operations of the host."""
     calls = sorted((e for e in events if e.get("cat") in (*_ON_DEVICE, "cpu_op")), key=lambda e: e["ts"])
-    return [_kernel_call(event, calls[0]["ts"]) for event in calls]
+    return [_call(event, calls[0]["ts"]) for event in calls]
 
 
-def _kernel_call(event: TraceEvent, began_us: float) -> KernelCall:
+def _call(event: TraceEvent, began_us: float = 0) -> KernelCall:
     arguments, on_host = event.get("args", {}), event["cat"] == "cpu_op"
+
+    def launch_shape(name: str) -> str | None:
+        return "x".join(map(str, sizes)) if (sizes := arguments.get(name)) else None
+
     return KernelCall(
-        start_ms=(event["ts"] - began_us) / 1000,
+        start_ms=(event.get("ts", 0) - began_us) / 1000,
         duration_ms=event.get("dur", 0) / 1000,
         device="cpu" if on_host else f"device {arguments.get('device', 0)}",
         stream=None if on_host or "stream" not in arguments else str(arguments["stream"]),
-        grid=_launch_shape(event, "grid"),
-        block=_launch_shape(event, "block"),
+        grid=launch_shape("grid"),
+        block=launch_shape("block"),
         registers=arguments.get("registers per thread"),
         shared_memory_bytes=arguments.get("shared memory"),
         name=event["name"],
     )
 
 
-def _launch_shape(event: TraceEvent, name: str) -> str | None:
-    sizes = event.get("args", {}).get(name)
-    return "x".join(map(str, sizes)) if sizes else None
-
-
-def communication_ms(events: Iterable[TraceEvent]) -> float:
+def _communication_ms(events: Iterable[TraceEvent]) -> float:
     """Milliseconds of all collectives, also of those that overlap computing."""
     collectives = (e for e in events if str(e.get("name", "")).lower().startswith(_COMMUNICATION))
     return sum((e.get("dur", 0) / 1000 for e in collectives), 0.0)
 
 
-def kernel_table(calls: Iterable[Call]) -> list[KernelTime]:
+def kernel_table(calls: Iterable[KernelCall]) -> list[KernelTime]:
     """One row per name, device and launch shape, longest total time first."""
     grouped: dict[tuple[str, str, str | None, str | None], list[float]] = defaultdict(list)
     for c in calls:
-        grouped[c.device, c.name, c.grid, c.block].append(c.ms)
+        grouped[c.device, c.name, c.grid, c.block].append(c.duration_ms)
     # Fractions are of one device's total: host and devices work at the same time.
     totals: dict[str, float] = defaultdict(float)
     for (device, *_), times in grouped.items():
         totals[device] += sum(times)
-    rows = [
-        KernelTime(
+    rows = []
+    for (device, name, grid, block), times in grouped.items():
+        total = sum(times)
+        row = KernelTime(
             name=name,
             device=device,
             calls=len(times),
-            total_ms=sum(times),
-            mean_ms=sum(times) / len(times),
+            total_ms=total,
+            mean_ms=total / len(times),
             min_ms=min(times),
             max_ms=max(times),
-            share=sum(times) / totals[device] if totals[device] else 0.0,
+            share=total / totals[device] if totals[device] else 0.0,
             grid=grid,
             block=block,
         )
-        for (device, name, grid, block), times in grouped.items()
-    ]
+        rows.append(row)
     return sorted(rows, key=lambda row: -row.total_ms)
 
 
-def memory_timeline(events: Iterable[TraceEvent]) -> list[MemoryPoint]:
+def _memory_timeline(events: Iterable[TraceEvent]) -> list[MemoryPoint]:
     """Bytes that PyTorch's allocators hold, after every change, on each device; the host is `cpu`."""
     changes = sorted((e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"])
     return [

@@ -11,21 +11,23 @@ from typing import NamedTuple
 
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
-from vernier.lab.study.analysis import TIMES
+from vernier.lab.study.analysis import RATIO, TIMES
 from vernier.lab.study.files import AGGREGATED_COLUMNS, ALL_COLUMNS
 from vernier.references import given, use
-from vernier.store.csv_tables import SEPARATORS, CsvRow
 
+from .csv_tables import SEPARATORS, CsvRow
+from .superbench import unit_of_superbench
 from .units import SENSOR_UNITS, infer_unit, name_without_unit, outlasts_training, unit_in_name
 
 VALUE = "step_time"
 OTHER_NAMES = {"speed": VALUE, "perf": VALUE, "performance": VALUE}
 """Names of the measured value that users of rates, of the SC22 study's tables and of version 0.1 type."""
-FIELDS = (VALUE, "device", "repeat", *SENSOR_UNITS, "workload")
+FIELDS = (VALUE, "device", "host", "cabinet", "repeat", *SENSOR_UNITS, "workload")
 UNIT_NAMES = (VALUE, *SENSOR_UNITS)
 # Only for these a unit is inferred: they are known to be times, any other column can be a rate.
 _TIMES_OF_SC22 = ("perf", "med_iter_dur", "mean_iter_dur_median")
 _LOCATION = ("cabinet", "node", "device")
+_MOST_NAMED = 30
 # Columns of the SC22 study's kernel tables, from which `units` infers the unit of perf.
 _KERNELS = ("kern_min_start", "kern_max_start", "num_kerns")
 _KNOWN = {VALUE, *OTHER_NAMES, *ALL_COLUMNS, *AGGREGATED_COLUMNS, *_KERNELS}
@@ -37,7 +39,6 @@ class ColumnOptions:
 
     columns: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
-    drop_duplicates: bool = False
 
 
 class Layout(NamedTuple):
@@ -108,7 +109,7 @@ def find_layout(path: Path, rows: Sequence[CsvRow], options: ColumnOptions) -> L
         unit, what = None, value
     elif unit == "s" and outlasts_training(rows, value):  # an iteration longer than the run is not in seconds
         unit = None
-    unit = options.units.get(VALUE) or unit or unit_in_name(value)
+    unit = options.units.get(VALUE) or unit or unit_in_name(value) or unit_of_superbench(value)
     if unit is None and value == usual and value in _TIMES_OF_SC22 and (inferred := infer_unit(rows, value)):
         unit, why = inferred
         note = f"{path.name}: {value} is taken to be in {unit}: {why}. If that is wrong, state it with {use('units')}"
@@ -148,11 +149,12 @@ def _given_columns(path: Path, names: Sequence[str], options: ColumnOptions) -> 
 
 def _missing_column(path: Path, names: Sequence[str], what: str) -> str:
     separators = ", ".join(SEPARATORS.values())
+    shown = ", ".join(names[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else "")
     # A file with a single column usually has several, with a separator that was not recognized.
     alone = f" Is another separator between them? Those that are read: {separators}." if len(names) == 1 else ""
     return (
         f"Vernier does not know which column of {path} is {what}. Name it with "
-        f"{use('columns', slot=f'{VALUE}=NAME,device=NAME')}; the columns are {', '.join(names)}.{alone}"
+        f"{use('columns', slot=f'{VALUE}=NAME,device=NAME')}; the columns are {shown}.{alone}"
     )
 
 
@@ -161,6 +163,6 @@ def missing_unit(path: Path, column: str, units_of_some: str = "") -> str:
     some = f" in every row ({units_of_some} in some)" if units_of_some else ""
     return (
         f"{path} does not state the unit of {column!r}{some}, and nothing else in its rows tells it. "
-        f"State it: {use('units', 'ms')} (or {', '.join(u for u in TIMES if u != 'ms')}; img/s or another rate), or in "
-        f"the column's name: {column}_ms."
+        f"State it: {use('units', 'ms')} (or {', '.join(u for u in TIMES if u != 'ms')}; img/s or another rate; "
+        f"{RATIO} if they are relative times), or in the column's name: {column}_ms."
     )

@@ -1,11 +1,12 @@
 """Reads the tables of studies: study directories, the SC22 CSVs, nvprof traces, logs of runs, any other CSV.
 
 Which column of a CSV holds what is found by `columns`, and its unit by `units`.
-Impossible rows (no number, no time, a temperature of 900 degrees) are dropped and counted; exact copies are counted,
-and dropped on request. The analysis of a table is in `lab.study.analysis`.
+Impossible rows (no number, no time, a temperature of 900 degrees) are dropped and counted; exact copies are counted
+and kept. The analysis of a table is in `lab.study.analysis`.
 """
 
 import math
+import os
 import re
 import statistics
 from collections import Counter
@@ -14,28 +15,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vernier.errors import ConfigError, did_you_mean
+from vernier.lab.logs.formats import reader_of
+from vernier.lab.logs.model import RunLog
 from vernier.lab.logs.nvprof import looks_like_trace, read_trace
-from vernier.lab.logs.smi import looks_like_smi, read_smi
+from vernier.lab.logs.reading import describe_content, open_logs, read_text
 from vernier.lab.logs.tables import is_table
-from vernier.lab.study.analysis import SUSPICIOUS, TIMES, Measurement, Table
-from vernier.lab.study.files import StudyDir
-from vernier.records.bench import Cell
+from vernier.lab.records.bench import Cell
+from vernier.lab.study.analysis import RATIO, SUSPICIOUS, TIMES, Measurement, Table
+from vernier.lab.study.files import StudyDir, split_host
 from vernier.records.environment import Environment
 from vernier.references import given, use
-from vernier.report.logs.formats import reader_of
-from vernier.report.logs.model import RunLog
-from vernier.report.logs.reading import describe_content, open_logs, read_text
 from vernier.store import find_runs
-from vernier.store.csv_tables import CsvRow, read_csv
 from vernier.wording import plural
 
 from .columns import VALUE, ColumnOptions, Layout, find_layout, missing_unit, with_known_names
-from .sensors import SensorFile, describe_sensors, join_sensors
+from .csv_tables import CsvRow, read_csv
+from .superbench import read_superbench
 from .units import SENSOR_UNITS
 
 STUDY_KINDS = (
     "a study directory, a CSV with one row per measurement, iteration durations or nvprof traces of the SC22 study, "
-    "run directories, or logs of NVIDIA's, MLPerf's, Habana's or TensorFlow's scripts"
+    "run directories, or logs of NVIDIA's, MLPerf's, torchvision's or Habana's scripts"
 )
 # In MHz, W and °C. The lower end is excluded: a clock or power of 0 was not measured.
 POSSIBLE = {"freq": (0.0, 10_000.0), "power": (0.0, 3_000.0), "temp": (-50.0, 150.0)}
@@ -44,6 +44,8 @@ _ITERATION = re.compile(r"Iteration Duration (\d+) (\d+) : ([0-9.eE+-]+)")
 _VALUE = re.compile(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*$")
 # The SC22 study's files have the time stamp and the host in their names.
 _ITERATION_FILE = re.compile(r"iterdur_(\d+)_([A-Za-z0-9-]+)")
+_DEVICE_FILE = re.compile(r"(gpu|hpu|xpu|npu|device|dev|card|rank|worker|local)[-_]?\d", re.IGNORECASE)
+"""Names of logs that stand for a device of a host, not for a repeat."""
 
 
 @dataclass
@@ -56,8 +58,6 @@ class _Part:
     workloads: set[str] = field(default_factory=set)
     simulated: bool = False
     notes: list[str] = field(default_factory=list)
-    sensors: SensorFile | None = None
-    """Sensors of devices whose times are in other files."""
 
 
 def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> Table:
@@ -65,12 +65,10 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
     options = options or ColumnOptions()
     parts = [part for path in paths for part in _parts(path, options)]
     notes = [n for p in parts for n in p.notes]  # before parts are dropped: the notes explain why
-    sensors = [p.sensors for p in parts if p.sensors]
     parts = [p for p in parts if p.rows]
-    if sensors and not parts:
-        raise ConfigError(f"{describe_sensors(sensors)} Give files with step times too: {STUDY_KINDS}.")
     if not parts:
-        raise ConfigError(f"No usable row in {', '.join(map(str, paths))}. {'; '.join(notes)}".strip())
+        more = f"; and {len(notes) - 3} more such notes" if len(notes) > 3 else ""
+        raise ConfigError(f"No usable row in {', '.join(map(str, paths))}. {'; '.join(notes[:3])}{more}".strip())
     workloads = sorted({w for p in parts for w in p.workloads if w})
     if len(workloads) > 1:
         raise ConfigError(
@@ -80,13 +78,13 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
     if len(simulated) > 1:
         raise ConfigError("Simulated and real devices cannot be analysed together.")
     unit, rows = _one_unit(parts, notes)
-    rows = join_sensors(rows, sensors, notes)
+    rows = _named_by_folder(rows, notes)
     table = Table(
         rows=tuple(rows),
         unit=unit,
         what=parts[0].what,
         workload=workloads[0] if workloads else "",
-        slow_is_high=unit in TIMES,
+        slow_is_high=unit in TIMES or unit == RATIO,
         simulated=simulated.pop(),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -133,7 +131,9 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
     text = read_text(path)
     if not text.strip():
         raise ConfigError(f"{path} is empty.")
-    # The order matters: logs, nvprof traces and samples of nvidia-smi can all pass for a CSV table, the last choice.
+    if (metrics := read_superbench(text)) is not None:
+        return _csv(path, metrics, replace(options, columns={"device": "device", "host": "host", **options.columns}))
+    # The order matters: logs and nvprof traces can pass for a CSV table, the last choice.
     if text.lstrip().startswith("{") or reader_of(text) is not None:
         return _runs(open_logs(path))
     if _ITERATION.search(text):
@@ -141,11 +141,9 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
     if looks_like_trace(text):
         rows, notes = read_trace(path, text)
         return _Part(unit="ms", what="mean duration of the kernel that takes most time", rows=rows, notes=notes)
-    if looks_like_smi(text):
-        return _Part(unit="", what="", sensors=SensorFile(path=path, devices=read_smi(path, text)))
     if not is_table(text):
         raise ConfigError(f"{path} {describe_content(text)} Give {STUDY_KINDS}.")
-    return _csv(path, options)
+    return _csv(path, read_csv(path), options)
 
 
 # ---------------------------------------------------------------------------------------------------------- our studies
@@ -164,7 +162,8 @@ def _study(study: StudyDir) -> _Part:
             device=r.device,
             repeat=str(r.repeat),
             value=statistics.median(r.steady_s),
-            host=hosts.get(r.device, ""),
+            host=(host := hosts.get(r.device, "")),
+            cabinet=split_host(host)[0],
             sensors={name: r.sensor(column) for name, column in _STUDY_SENSORS.items()},
         )
         for r in repeats
@@ -193,8 +192,14 @@ def _runs(runs: Sequence[RunLog]) -> _Part:
             part.notes.append(f"{run.path} records no steps")
             continue
         # The number tells the rounds of a benchmark apart, which share a path.
+        named = _device_of(run)
         part.rows.append(
-            Measurement(device=_device_of(run), repeat=f"{run.path.name}#{number}", value=statistics.median(times))
+            Measurement(
+                device=named or run.path.stem,
+                repeat=f"{run.path.name}#{number}",
+                value=statistics.median(times),
+                log=None if named else run.path,
+            )
         )
         part.workloads.add(str(run.settings.get("submission_benchmark") or run.settings.get("arch") or ""))
     return part
@@ -204,23 +209,58 @@ def _device_of(run: RunLog) -> str:
     environment = run.environment or Environment()
     # The UUID comes first: it stays the same if a device moves to another host.
     uuid = environment.devices[0].uuid if environment.devices else None
-    return str(uuid or environment.host or run.settings.get("submission_platform") or run.path.stem)
+    return str(uuid or environment.host or run.settings.get("submission_platform") or "")
+
+
+def _named_by_folder(rows: Sequence[Measurement], notes: list[str]) -> list[Measurement]:
+    """The rows with other devices where logs of several folders have the same name: HOST_A/run0.txt, HOST_B/run0.txt.
+
+    Such logs are repeats of the device that their folder stands for, or of one in it if their names are those of
+    devices (gpu0.log).
+    """
+    logs = {row.log for row in rows if row.log}
+    if len({log.stem for log in logs}) == len(logs):
+        return list(rows)
+    top = Path(os.path.commonpath([log.parent.resolve() for log in logs]))
+
+    def name(log: Path) -> str:
+        path = log.resolve().relative_to(top).with_suffix("")
+        return (path if _DEVICE_FILE.match(log.stem) else path.parent).as_posix()
+
+    devices = sorted({name(log) for log in logs})
+    shown = f"{', '.join(devices[:3])}{', ...' if len(devices) > 3 else ''}"
+    notes.append(
+        f"{plural(len(logs), 'log')} do not name their device, and some have the same file name: the folder is taken "
+        f"as the device ({plural(len(devices), 'device')}: {shown})"
+    )
+
+    def renamed(text: str, log: Path) -> str:
+        return text.replace(log.stem, name(log), 1)
+
+    return [
+        replace(row, device=renamed(row.device, row.log), host=renamed(row.host, row.log)) if row.log else row
+        for row in rows
+    ]
 
 
 def _iteration_file(path: Path, text: str) -> _Part:
     """The SC22 study's raw `Iteration Duration` lines; the first iteration of each device is dropped."""
-    times: dict[str, list[float]] = {}
-    impossible = 0
+    every: dict[str, list[float]] = {}
     for _, device, text_s in _ITERATION.findall(text):
-        seconds, _ = _number_and_unit(text_s)
-        impossible += not 0 < seconds < math.inf
-        times.setdefault(device, []).append(seconds)
+        every.setdefault(device, []).append(_number_and_unit(text_s)[0])
+    impossible = sum(not 0 < seconds < math.inf for times in every.values() for seconds in times)
     # First the warm-up, then the impossible: otherwise an impossible first iteration would cost the second one.
-    times = {device: [t for t in values[1:] if 0 < t < math.inf] for device, values in times.items()}
+    times = {device: [t for t in values[1:] if 0 < t < math.inf] for device, values in every.items()}
     match = _ITERATION_FILE.search(path.name)
     stamp, host = match.groups() if match else (path.stem, path.stem)
     rows = [
-        Measurement(device=f"{host}-{device}", repeat=stamp, value=statistics.median(values), host=host)
+        Measurement(
+            device=f"{host}-{device}",
+            repeat=stamp,
+            value=statistics.median(values),
+            host=host,
+            log=None if match else path,
+        )
         for device, values in times.items()
         if values
     ]
@@ -234,20 +274,16 @@ def _iteration_file(path: Path, text: str) -> _Part:
 # ------------------------------------------------------------------------------------------------------------------ CSV
 
 
-def _csv(path: Path, options: ColumnOptions) -> _Part:
-    rows: Sequence[CsvRow] = read_csv(path)
+def _csv(path: Path, rows: Sequence[CsvRow], options: ColumnOptions) -> _Part:
     if not rows:
         raise ConfigError(f"{path} has column names but no rows.")
     rows = with_known_names(rows)
     layout = find_layout(path, rows, options)
     part = _Part(unit="", what=layout.what, notes=[layout.note] if layout.note else [])
-    distinct = {tuple(r.values()): r for r in rows}  # `read_csv` has dropped the row numbers of pandas
-    if copies := len(rows) - len(distinct):
-        part.notes.append(
-            f"{path.name}: {copies} of {len(rows)} rows are exact copies of others, "
-            + ("dropped" if options.drop_duplicates else f"kept ({use('drop_duplicates', True)} drops them)")
-        )
-    _fill(part, path, list(distinct.values()) if options.drop_duplicates else rows, layout, options)
+    # `read_csv` has dropped the row numbers of pandas.
+    if copies := len(rows) - len({tuple(row.values()) for row in rows}):
+        part.notes.append(f"{path.name}: {copies} of {len(rows)} rows are exact copies of others, kept")
+    _fill(part, path, rows, layout, options)
     return part
 
 
@@ -259,9 +295,7 @@ def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: Layout, optio
     part.unit = "s" if mixed else next(iter(units), layout.unit or "")
     if mixed:
         part.notes.append(f"{path.name}: {' and '.join(sorted(units))} in one column, converted to seconds")
-    dropped: Counter[str] = Counter()
-    unmeasured: Counter[str] = Counter()
-    numbered: Counter[str] = Counter()
+    dropped, unmeasured, numbered = Counter[str](), Counter[str](), Counter[str]()
     for row, (value, unit) in zip(rows, cells, strict=True):
         device = layout.device(row)
         if not math.isfinite(value) or value <= 0 or not device:
@@ -272,22 +306,26 @@ def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: Layout, optio
         repeat = layout.cell(row, "repeat") if "repeat" in layout.columns else numbered[device]
         numbered[device] += 1
         sensors = {s: _sensor(s, layout.cell(row, s), options, unmeasured) for s in SENSOR_UNITS}
+        host, cabinet = _place(row, layout)
         part.rows.append(
-            Measurement(device=device, repeat=str(repeat), value=value * scale, host=_host(row), sensors=sensors)
+            Measurement(
+                device=device, repeat=str(repeat), value=value * scale, sensors=sensors, host=host, cabinet=cabinet
+            )
         )
         part.workloads.add(str(layout.cell(row, "workload") or ""))
         part.simulated |= str(row.get("simulated") or "0") not in ("0", "False", "false")
-    part.notes += [f"{path.name}: {plural(count, 'row')} with {why}: dropped" for why, count in dropped.items()]
-    part.notes += [
-        f"{path.name}: {plural(count, 'impossible value')} {why}: treated as not measured"
-        for why, count in unmeasured.items()
+    lines = [f"{plural(count, 'row')} with {why}: dropped" for why, count in dropped.items()]
+    lines += [
+        f"{plural(count, 'impossible value')} {why}: treated as not measured" for why, count in unmeasured.items()
     ]
+    part.notes += [f"{path.name}: {line}" for line in lines]
 
 
-def _host(row: CsvRow) -> str:
-    """Cabinet and node of the SC22 study's tables, which have -1 where that is not known."""
-    parts = [str(row.get(name)) for name in ("cabinet", "node") if row.get(name) not in (None, "", -1)]
-    return "-".join(parts) if len(parts) == 2 else ""
+def _place(row: CsvRow, layout: Layout) -> tuple[str, str]:
+    """Host and cabinet, of columns that the user names or the SC22 study's, which have -1 for what is unknown."""
+    own = {level: "" if (cell := layout.cell(row, level)) is None else str(cell) for level in ("host", "cabinet")}
+    cabinet, node = ("" if row.get(name) in (None, "", -1) else str(row.get(name)) for name in ("cabinet", "node"))
+    return own["host"] or (f"{cabinet}-{node}" if cabinet and node else ""), own["cabinet"] or cabinet
 
 
 def _column_units(path: Path, cells: Sequence[tuple[float, str]], layout: Layout) -> set[str]:
@@ -301,9 +339,9 @@ def _column_units(path: Path, cells: Sequence[tuple[float, str]], layout: Layout
 
 
 def _check_units(path: Path, units: set[str], options: ColumnOptions) -> None:
-    known = [*TIMES, "img/s", "it/s", "GFLOP/s", "TFLOP/s", "GB/s"]
+    known = [*TIMES, RATIO, "img/s", "it/s", "GFLOP/s", "TFLOP/s", "GB/s"]
     for unit in units:
-        if unit not in TIMES and not unit.endswith("/s"):
+        if unit not in TIMES and unit != RATIO and not unit.endswith("/s"):
             raise ConfigError(f"{path}: {unit!r} is no unit of a step time or a rate. {did_you_mean(unit, known)}")
     if len(units) > 1 and not all(u in TIMES for u in units):
         raise ConfigError(f"{path} mixes {' and '.join(sorted(units))} in one column.")
@@ -327,10 +365,10 @@ def _sensor(name: str, cell: Cell, options: ColumnOptions, impossible: Counter[s
     if not isinstance(cell, int | float) or not math.isfinite(cell):
         return None
     # The first unit of a sensor is its default, and the one of POSSIBLE.
-    value = cell * SENSOR_UNITS[name][options.units.get(name) or next(iter(SENSOR_UNITS[name]))]
-    low, high = POSSIBLE[name]
+    factors, (low, high) = SENSOR_UNITS[name], POSSIBLE[name]
+    unit = next(iter(factors))
+    value = cell * factors[options.units.get(name) or unit]
     if not low < value <= high:
-        unit = next(iter(SENSOR_UNITS[name]))
         impossible[f"of {name} (e.g. {value:g} {unit}; another unit? {use('units', slot=f'{name}=UNIT')})"] += 1
         return None
     return value

@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from vernier.lab.study.analysis import TIMES
-from vernier.store.csv_tables import CsvRow
 from vernier.wording import two_digits
+
+from .csv_tables import CsvRow
 
 SENSOR_UNITS = {"freq": {"MHz": 1.0, "GHz": 1000.0, "kHz": 1e-3}, "power": {"W": 1.0, "mW": 1e-3}, "temp": {"C": 1.0}}
 _UNIT = re.compile(r"(?:_|\(|\[|\s)(s|ms|us|ns|min|[A-Za-z]+/s)[)\]]?$")
+# No minutes: nobody writes iterations in them, and with one more unit fewer answers are the only one.
 _CANDIDATES = ("s", "ms", "us", "ns")
 _ONE_ITERATION = re.compile(r"iter|step|kern|dur|latency", re.IGNORECASE)
 _SAME_SIZE = (1 / 5, 5.0)
 """A mean and a median of the same times differ by less than this."""
 _ITERATIONS = (2.0, 50_000.0)
 """As many iterations a training that is timed as a whole has: fewer or more make a unit impossible."""
+_WHOLE_RUN = ("train_time", "train_time_mean", "train_time_median")
 _GAPS = (0.2, 1.05)
 """Duration of a kernel over the time from one to the next: the rest is launches and copies."""
 
@@ -48,6 +51,7 @@ def infer_unit(rows: Sequence[CsvRow], column: str) -> tuple[str, str] | None:
 def outlasts_training(rows: Sequence[CsvRow], column: str) -> bool:
     """Whether one iteration would be longer than the whole training, if the column were in seconds."""
     shares = [one / total for one, total in _numbers(rows, column, "train_time")]
+    # The median: single rows of such tables can have a train_time that was cut off.
     return bool(shares) and statistics.median(shares) > 1
 
 
@@ -55,7 +59,8 @@ def _from_named_column(rows: Sequence[CsvRow], column: str) -> tuple[str, str] |
     """Another time of the same iterations, whose name has its unit."""
     for other in rows[0]:
         named = unit_in_name(other)
-        if other == column or named not in TIMES or not _ONE_ITERATION.search(other):
+        alike = name_without_unit(other).casefold() == column.casefold() or _ONE_ITERATION.search(other)
+        if other == column or named not in TIMES or not alike:
             continue
         shares = [value / same for value, same in _numbers(rows, column, other)]
         if unit := _only_unit(shares, partial(_is_same_size, TIMES[named])):
@@ -74,19 +79,20 @@ def _from_kernels(rows: Sequence[CsvRow], column: str) -> tuple[str, str] | None
     unit = _only_unit(shares, lambda share: _GAPS[0] <= share <= _GAPS[1])
     if unit is None:
         return None
+    # An example for the note, so that a reader can check the conclusion by hand.
     _, first, last, count = kernels[0]
     return unit, f"{count:,.0f} kernels started {two_digits((last - first) / (count - 1))} s apart"
 
 
 def _from_train_time(rows: Sequence[CsvRow], column: str) -> tuple[str, str] | None:
-    """The duration of the whole training, in seconds, over that of an iteration is a number of iterations."""
-    mean = "mean_iter_dur" if "mean_iter_dur" in rows[0] else column
-    trainings = _numbers(rows, column, mean, "train_time")
-    shares = [one / total for _, one, total in trainings]
+    """The duration of the whole run, in seconds, over that of an iteration is a number of iterations."""
+    # The column itself, not another time of the same rows: the two can have different units.
+    totals = next((t for name in _WHOLE_RUN if (t := _numbers(rows, column, name))), [])
+    shares = [one / total for one, total in totals]
     unit = _only_unit(shares, lambda share: _ITERATIONS[0] <= 1 / share <= _ITERATIONS[1])
     if unit is None:
         return None
-    total, count = statistics.median(t for *_, t in trainings), 1 / (statistics.median(shares) * TIMES[unit])
+    total, count = statistics.median(t for *_, t in totals), 1 / (statistics.median(shares) * TIMES[unit])
     return unit, f"a train_time of {two_digits(total)} s is then {two_digits(count)} iterations"
 
 
@@ -95,6 +101,7 @@ def _only_unit(shares: Sequence[float], fits: Callable[[float], bool]) -> str | 
     if not shares:
         return None
     share = statistics.median(shares)
+    # Two units that fit are no answer: a wrong one would be off by a thousand without a trace.
     units = [unit for unit in _CANDIDATES if fits(share * TIMES[unit])]
     return units[0] if len(units) == 1 else None
 

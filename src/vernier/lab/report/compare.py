@@ -1,66 +1,43 @@
 """Compares two runs, or two sets of runs: which is faster, how certain that is, and what else differs between them.
 
-Only the same work can be compared: `lab.logs.work` compares what logs say about it. Reading logs is `report.logs`,
+Only the same work can be compared: `lab.logs.work` compares what logs say about it. Reading logs is `lab.logs`,
 the statistics are `lab.statistics.comparison`.
 """
 
+import shlex
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from vernier.config import tree_differences
+from vernier.config import differences
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.lab.logs.work import describe_work, different_work, other_differences, trace_of, unknown_work
-from vernier.lab.statistics.comparison import DEFAULT_TOLERANCE, DETECTED, compare
-from vernier.measure.runs import time_to_train
+from vernier.lab.logs.model import RunLog
+from vernier.lab.logs.work import (
+    Work,
+    describe_work,
+    different_work,
+    other_differences,
+    trace_of,
+    unknown_work,
+    work_of,
+)
+from vernier.lab.statistics.comparison import DEFAULT_RUNS, DEFAULT_TOLERANCE, DETECTED, compare
+from vernier.lab.statistics.runs import time_to_train
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
 from vernier.records.what_ran import WhatRan, line_of
 from vernier.references import command, given, use
-from vernier.report.logs.model import RunLog
-from vernier.report.logs.work import Work, work_of
+from vernier.report.runs import FIGURES
+from vernier.requests.wording import PROGRAM
+from vernier.templates import lines_of, open_templates
 from vernier.wording import plural
 
-_DIFFERS_ANYWAY = (
-    "cpu.load_average",
-    "command",
-    "telemetry",
-    "run",
-    "recipe.seed",
-    "seed",
-    "recipe.published",
-    "recipe.about",
-    "recipe.source",
-)
-"""What differs from run to run without a meaning for speed."""
-_IN_WORDS = (
-    "recipe.name",
-    "recipe.model",
-    "recipe.global_batch",
-    "recipe.data.source",
-    "recipe.data.image_px",
-    "recipe.data.eval_px",
-    "recipe.data.eval_short_side_px",
-    "machine.precision",
-    "machine.mode",
-    "machine.device",
-    "machine.procs",
-    "machine.threads",
-    "machine.process_batch",
-    "device_kind",
-    "devices",
-    "compute_threads",
-    "versions.torch",
-    "versions.vernier",
-    "git_commit",
-    "processes",
-    "sensors",
-)
-"""What the words about both sides have already, where both have a record of what ran."""
-_NOT_IN_A_BENCH = ("recipe.schedule", "recipe.eval", "checkpoint", "limits", "machine.telemetry_hz")
-"""Settings of a training that a benchmark has no use for."""
+_HIDDEN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _OTHER_WORK = "Not the same work"
-SHOWN_DIFFERENCES = 20
+_SHOWN_DIFFERENCES = 20
 _LARGEST_RATIO = 100  # intervals of few, very different runs can reach hundreds of digits
 _Differences = dict[str, tuple[Any, Any]]
 
@@ -103,13 +80,21 @@ class RunComparison:
     b: Side
     comparison: Comparison
     differs: Differs
+    accuracy: dict[str, tuple[float, float]]
+    """Metric -> mean over the runs of A and of B, of their last evaluations; empty unless both sides have it."""
     other_work: str | None
     not_alike: tuple[str, ...]
     notes: tuple[str, ...]
+    first: str | None = None
+    """The side that was measured before the other; None if they were measured in turn, or if that is not known."""
+    in_turn: str | None = None
+    """Shell commands that measure both sides in turn; None if the runs do not say how they were started."""
+    trusted_order: bool = False
 
     @property
     def regressed(self) -> bool:
-        return self.comparison.verdict == "slower"
+        """Whether B is slower. Runs measured at another time show no more than that something differs."""
+        return self.comparison.verdict == "slower" and (self.first is None or self.trusted_order)
 
 
 def compare_runs(
@@ -119,71 +104,83 @@ def compare_runs(
     *,
     allow_different_work: bool = False,
     single_runs: bool = False,
+    other_times: bool = False,
 ) -> RunComparison:
     """Compare the runs of side B with those of side A; copies of a run count once.
 
     Raises ConfigError where a run has no steps to measure, and for different work unless it is allowed.
     """
+    notes: list[str] = []
     # Copies first: a copy would count as another run that agrees perfectly, and make the interval too narrow.
-    (a, copies_of_a), (b, copies_of_b) = _without_copies("A", a), _without_copies("B", b)
-    (a, aborted_of_a), (b, aborted_of_b) = _without_aborted("A", a), _without_aborted("B", b)
+    every = {name: _without_copies(name, side, notes) for name, side in (("A", a), ("B", b))}
+    # Aborted runs are not pooled with those that reached their target. If none did, speeds can still be compared.
+    sides = {name: [run for run in side if not run.aborted] or side for name, side in every.items()}
+    aborted = {name: [str(run.path) for run in side if run.aborted] for name, side in every.items()}
+    for name, paths in aborted.items():
+        if sides[name][0].aborted:
+            notes.append(f"every run of {name} was aborted or did not reach its target: speeds only")
+        elif paths:
+            notes.append(f"left out of {name}, aborted or without reaching the target: {', '.join(paths)}")
+    a, b = sides.values()
     work_a, work_b = work_of(a[0]), work_of(b[0])  # the first run stands for its side; `_mixed_work` checks the others
-    other_work = _describe_other_work(work_a, work_b)
-    sides = (("A", a), ("B", b))
-    mixed = next((text for name, side in sides if (text := _mixed_work(name, side))), None)
-    if (refused := other_work or mixed) is not None and not allow_different_work:
+    other_work = _describe_other_work("", ("A", work_a), ("B", work_b))
+    other_work = other_work or next((text for side in sides.items() if (text := _mixed_work(*side))), None)
+    if other_work is not None and not allow_different_work:
         raise ConfigError(
-            f"{refused}. Their speeds cannot be compared in a useful way; {use('different_work', True)} compares them "
-            "all the same."
+            f"{other_work}. Their speeds cannot be compared in a useful way; {use('different_work', True)} compares "
+            "them all the same."
         )
-    not_alike = [n for name, side in sides for n in _unlike(name, side)]
-    comparison = compare([trace_of(r) for r in a], [trace_of(r) for r in b], tolerance, single_runs=single_runs)
-    notes = [n for side in (a, b) for r in side for n in r.notes]
+    notes += _on_both_sides(a, b)
+    if missing := unknown_work(work_a, work_b):
+        notes.append(f"whether A and B have the same {' and '.join(missing)} is not in the logs")
     return RunComparison(
-        a=_side(a),
-        b=_side(b),
-        comparison=comparison,
+        a=_side(a, len(aborted["A"])),
+        b=_side(b, len(aborted["B"])),
+        comparison=compare([trace_of(r) for r in a], [trace_of(r) for r in b], tolerance, single_runs=single_runs),
         differs=_differs(a[0], b[0], work_a, work_b),
-        other_work=other_work or mixed,
-        not_alike=tuple(not_alike),
-        notes=tuple(
-            dict.fromkeys(
-                [
-                    *(*copies_of_a, *copies_of_b, *aborted_of_a, *aborted_of_b),
-                    *_on_both_sides(a, b),
-                    *_unknown(work_a, work_b),
-                    *notes,
-                ]
-            )
-        ),
+        accuracy=_accuracy(a, b),
+        other_work=other_work,
+        not_alike=tuple(n for side in sides.items() for n in _unlike(*side)),
+        first=(first := _when(a, b)),
+        in_turn=_in_turn(a[0], b[0]) if first else None,
+        trusted_order=other_times,
+        notes=tuple(dict.fromkeys([*notes, *(n for run in (*a, *b) for n in run.notes)])),
     )
 
 
-# --------------------------------------------------------------------------------------------------------------- copies
-
-
-def _without_copies(name: str, runs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
-    """The runs that differ in what they measured, and notes about the others."""
+def _without_copies(name: str, runs: Sequence[RunLog], notes: list[str]) -> list[RunLog]:
+    """The runs that differ in what they measured; a note about each of the others."""
     distinct: dict[str, RunLog] = {}
-    notes = []
     for run in runs:
-        if (first := distinct.get(run.content)) is None:
+        first = distinct.get(run.content)
+        if first is None:
             distinct[run.content] = run
         else:
             same = "is given twice" if run.path == first.path else f"is a copy of {first.path}"
             notes.append(f"{run.path} {same}: in {name} it counts once")
-    return list(distinct.values()), notes
+    return list(distinct.values())
 
 
-def _without_aborted(name: str, runs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
-    """The runs that reached their target; aborted ones are not pooled with them, and are named in notes."""
-    finished = [run for run in runs if not run.aborted]
-    aborted = [str(run.path) for run in runs if run.aborted]
-    if not aborted:
-        return list(runs), []
-    if not finished:  # nothing would remain: their speeds can still be compared
-        return list(runs), [f"every run of {name} was aborted or did not reach its target: speeds only"]
-    return finished, [f"left out of {name}, aborted or without reaching the target: {', '.join(aborted)}"]
+def _when(a: Sequence[RunLog], b: Sequence[RunLog]) -> str | None:
+    """Which side was measured before the other, if it was: a machine that became slower would look the same."""
+    if any(run.started is None for run in (*a, *b)) or any(run.round is not None for run in (*a, *b)):
+        return None
+    (a_from, a_to), (b_from, b_to) = ((min(r.began() for r in s), max(r.began() for r in s)) for s in (a, b))
+    return "A" if a_to < b_from else "B" if b_to < a_from else None
+
+
+def _in_turn(a: RunLog, b: RunLog) -> str | None:
+    own, other = (_own_command(run) for run in (a, b))
+    # The same command for both sides: what differs between them is not in it, such as a driver.
+    if own is None or other is None or own == other:
+        return None
+    return f"for round in {' '.join(map(str, range(1, DEFAULT_RUNS + 1)))}; do {own}; {other}; done"
+
+
+def _own_command(run: RunLog) -> str | None:
+    """The command line of a run of Vernier; None for others, and for runs that Python started."""
+    program, *rest = (run.environment and run.environment.command) or ("",)
+    return shlex.join([PROGRAM, *rest]) if Path(program).name in (PROGRAM, "__main__.py") else None
 
 
 def _on_both_sides(a: Sequence[RunLog], b: Sequence[RunLog]) -> list[str]:
@@ -199,50 +196,46 @@ def _on_both_sides(a: Sequence[RunLog], b: Sequence[RunLog]) -> list[str]:
 # --------------------------------------------------------------------------------------------------------- what differs
 
 
-def _describe_other_work(a: Work, b: Work) -> str | None:
-    parts = different_work(a, b)
-    if not parts:
-        return None
-    return f"{_OTHER_WORK}: A {describe_work(a, parts)}; B {describe_work(b, parts)} (different: {', '.join(parts)})"
+def _describe_other_work(where: str, a: tuple[str, Work], b: tuple[str, Work]) -> str | None:
+    """A sentence about two sides, or two runs, that are not of the same work; None if they are."""
+    parts = different_work(a[1], b[1])
+    both = "; ".join(f"{name} {describe_work(work, parts)}" for name, work in (a, b))
+    return f"{_OTHER_WORK}{where}: {both} (different: {', '.join(parts)})" if parts else None
 
 
 def _mixed_work(name: str, runs: Sequence[RunLog]) -> str | None:
     """A sentence about the first run of a side that is of other work than those before it."""
-    first = work_of(runs[0])
-    for run in runs[1:]:
-        if parts := different_work(first, work := work_of(run)):
-            return (
-                f"{_OTHER_WORK} within {name}: {runs[0].path} {describe_work(first, parts)}; {run.path} "
-                f"{describe_work(work, parts)} (different: {', '.join(parts)})"
-            )
-    return None
-
-
-def _unknown(a: Work, b: Work) -> list[str]:
-    missing = unknown_work(a, b)
-    return [f"whether A and B have the same {' and '.join(missing)} is not in the logs"] if missing else []
+    first, *others = ((str(run.path), work_of(run)) for run in runs)
+    return next((text for run in others if (text := _describe_other_work(f" within {name}", first, run))), None)
 
 
 def _differs(a: RunLog, b: RunLog, work_a: Work, work_b: Work) -> Differs:
-    hidden = (
-        *(_IN_WORDS if a.ran is not None and b.ran is not None else ()),
-        *(_NOT_IN_A_BENCH if a.format != b.format else ()),  # a run and a benchmark
-    )
-    comparable = (a.ran is None) == (b.ran is None)  # the settings of another system have other names
+    hidden = [
+        *(_HIDDEN["in_what_ran"] if a.ran is not None and b.ran is not None else ()),
+        *(_HIDDEN["not_in_a_benchmark"] if a.format != b.format else ()),
+    ]
+    # The settings of another system have other names.
+    comparable = (a.ran is None) == (b.ran is None)
     return Differs(
         work={p: (work_a.texts[p], work_b.texts[p]) for p in different_work(work_a, work_b)},
         words=other_differences(work_a, work_b),
         settings=_differences(a.settings, b.settings, hidden) if comparable else {},
-        environment=_differences(encode(a.environment) or {}, encode(b.environment) or {}, hidden)
-        if comparable
-        else {},
+        environment=_differences(encode(a.environment), encode(b.environment), hidden) if comparable else {},
     )
 
 
-def _side(runs: Sequence[RunLog]) -> Side:
+def _accuracy(a: Sequence[RunLog], b: Sequence[RunLog]) -> dict[str, tuple[float, float]]:
+    last_a, last_b = ([run.evals[-1].values if run.evals else {} for run in side] for side in (a, b))
+    names = [name for name in FIGURES if all(name in values for values in (*last_a, *last_b))]
+    return {
+        name: (fmean(values[name] for values in last_a), fmean(values[name] for values in last_b)) for name in names
+    }
+
+
+def _side(runs: Sequence[RunLog], aborted: int) -> Side:
     # MLPerf's score, so of its logs alone: other runs have no common target at which the clock stops.
     times = [r.total_s for r in runs if r.format == "mllog" and r.total_s and not r.aborted]
-    score, how = time_to_train(times) or (None, None)
+    score, how = time_to_train(times, aborted) or (None, None)
     return Side(
         runs=tuple(str(r.path) for r in runs),
         format=tuple(sorted({r.format for r in runs})),
@@ -263,59 +256,21 @@ def _numbered(tree: Any) -> Any:
     return tree
 
 
-def _differences(a: Any, b: Any, hidden: tuple[str, ...] = ()) -> _Differences:
-    differences = tree_differences(_numbered(a), _numbered(b))
-    left_out = (*_DIFFERS_ANYWAY, *hidden)  # a name, or a group of settings: `run` hides run.x and not running
-    return {k: v for k, v in differences.items() if not any(k == p or k.startswith(f"{p}.") for p in left_out)}
+def _differences(a: Any, b: Any, hidden: Sequence[str]) -> _Differences:
+    changes = differences(_numbered(a or {}), _numbered(b or {}))
+    hidden = [*_HIDDEN["always"], *hidden]
+    return {k: v for k, v in changes.items() if not any(f"{k}.".startswith(f"{name}.") for name in hidden)}
 
 
 def _unlike(name: str, runs: Sequence[RunLog]) -> list[str]:
     """A sentence about the settings in which the runs of one side differ among themselves."""
-    settings = sorted({k for r in runs[1:] for k in _differences(runs[0].settings, r.settings)})
+    settings = sorted(
+        {k for r in runs[1:] for k in _differences(runs[0].settings, r.settings, _HIDDEN["within_a_side"])}
+    )
     return [f"the runs of {name} are not alike: {', '.join(settings[:5])}"] if settings else []
 
 
 # ---------------------------------------------------------------------------------------------------------------- words
-
-
-def comparison_lines(result: RunComparison) -> list[str]:
-    """The comparison for a person."""
-    c = result.comparison
-    mean = " (geometric mean over runs)" if max(c.runs) > 1 else ""
-    lines = [
-        *([result.other_work.replace(_OTHER_WORK, _OTHER_WORK.upper(), 1)] if result.other_work else []),
-        *_side_lines("A", result.a, c.a_samples_per_s, c.steps[0]),
-        *_side_lines("B", result.b, c.b_samples_per_s, c.steps[1]),
-        f"B is {_percent(c.ratio)} in images per second against A{mean}{_interval(c)}",
-        f"   from {c.basis}",
-        *_power_lines(c),
-        f"verdict: {_verdict_line(c)}",
-        *(f"differs in {part}: {x} in A, {y} in B" for part, (x, y) in result.differs.words.items()),
-    ]
-    all_of_them = f"{command('compare', json=True)} lists all"
-    for title, differences in (("setting", result.differs.settings), ("environment", result.differs.environment)):
-        shown = list(differences.items())[:SHOWN_DIFFERENCES]
-        lines += [f"differs in {title} {k}: {_short(x)} in A, {_short(y)} in B" for k, (x, y) in shown]
-        if len(differences) > SHOWN_DIFFERENCES:
-            lines.append(f"differs in {title}: {len(differences) - SHOWN_DIFFERENCES} more ({all_of_them})")
-    return lines + [f"note: {n}" for n in (*result.not_alike, *result.notes)]
-
-
-def _side_lines(name: str, side: Side, rate: float, steps: int) -> list[str]:
-    paths = list(dict.fromkeys(side.runs))  # the rounds of a benchmark are in one file
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    count = "/".join(map(str, side.devices))
-    devices = f"on {count} device{'' if count == '1' else 's'}" if side.devices else "(devices: not in the log)"
-    return [
-        f"{name}  {rate:,.1f} img/s total {devices}, data included; {plural(steps, 'step')} of "
-        f"{plural(len(side.runs), 'run')}: {paths[0]}{more}",
-        *([f"   {line_of([side.ran])}"] if side.ran else []),
-        *(
-            [f"   time to train {side.time_to_train_s / 60:,.2f} minutes ({side.time_to_train_is})"]
-            if side.time_to_train_s
-            else []
-        ),
-    ]
 
 
 def _percent(ratio: float) -> str:
@@ -324,41 +279,12 @@ def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.2f} %"
 
 
-def _interval(c: Comparison) -> str:
-    if c.low is None or c.high is None:
-        return ""
-    # One run per side shows the noise within a run, not how runs of the same thing differ.
-    kind = "95 % interval within these two runs" if c.runs == (1, 1) else "95 % interval"
-    return f", {kind} {_percent(c.low)} to {_percent(c.high)}"
+_TEMPLATES = open_templates(
+    __file__, command=command, given=given, use=use, line_of=line_of, percent=_percent, plural=plural
+)
 
 
-def _power_lines(c: Comparison) -> list[str]:
-    """What difference could have been found, so that nobody takes "cannot tell" for "equal"."""
-    if c.detectable is None:
-        return []
-    # Runs that differ very much make it endless; that is not written out.
-    smallest = f"{100 * c.detectable:.2g} %" if c.detectable < 1 else "100 %"
-    return [f"   such a comparison finds a difference of {smallest} or more in {100 * DETECTED:.0f} % of cases"]
-
-
-def _verdict_line(c: Comparison) -> str:
-    tolerance = f"{100 * c.tolerance:g} %"
-    if c.verdict != "cannot tell":
-        ignoring = f"; how runs differ is ignored: {given('single_runs', True)}" if c.runs == (1, 1) else ""
-        return f"B is {c.verdict} (certainly different, and by more than the tolerance of {tolerance}{ignoring})"
-    # Before the next cases: an interval within the tolerance is an answer, also if it includes 1.
-    if c.within_tolerance:
-        return f"cannot tell them apart: any difference is smaller than {tolerance}"
-    if c.runs == (1, 1) and c.detectable is None:
-        insist = "" if c.low is None else f", or insist with {use('single_runs', True)}"
-        return f"cannot tell from one run each: runs of the same thing differ too. Give several runs per side{insist}"
-    if c.low is None or c.high is None:
-        return "cannot tell: there is no interval"
-    if c.low <= 1 <= c.high:
-        return f"cannot tell: the interval includes both faster and slower (tolerance {tolerance})"
-    return f"cannot tell: they differ, but perhaps by less than the tolerance of {tolerance}"
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def comparison_lines(result: RunComparison) -> list[str]:
+    """The comparison for a person: `templates/compare.txt`."""
+    constants = {"DETECTED": DETECTED, "SHOWN": _SHOWN_DIFFERENCES, "OTHER_WORK": _OTHER_WORK}
+    return lines_of(_TEMPLATES, "compare.txt", vars(result) | constants)

@@ -6,6 +6,8 @@ from vernier.requests.common import Assigned, Json
 from vernier.requests.declaring import argument, option, request
 from vernier.requests.values import FilePath, Fraction
 
+from .common import batch_option, file_option, machine_advanced, out_file
+
 Scheduler = Literal["slurm", "kubernetes", "ssh"]
 
 
@@ -19,30 +21,26 @@ class Plan(Assigned, Json):
 
     Examples:
         vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
-        vernier plan shapes-quick --bench runs/RUN --set machine.gradient_compression=bf16
+        vernier plan shapes-quick --bench runs/RUN --set machine.bucket_mb=10
     """
 
     recipe: str = argument(
         help="A built-in recipe, the name of a model, or a .toml file.",
         metavar="RECIPE",
-        completes=("recipe", "model", "file"),
     )
     bench: str = option(
         help="A run that trained this recipe's model at its image size, best on one device; or the images per second "
         "at which one device trains this recipe.",
         metavar="RUN|IMG_PER_S",
-        completes=("run",),
     )
     devices: str = option(
         "8..4096", help="Numbers of devices: a range that doubles, or a list.", metavar="8..4096|8,16,32"
     )
-    batch: int | None = option(
+    batch: int | None = batch_option(
         None,
-        names=("--batch-size", "--batches", "--device-batch"),
         help="Batch per device at which the given images per second were measured; with weak scaling also that of "
         "every device.",
         default="that of the run, or the recipe's global batch over the fewest devices",
-        low=1,
     )
     weak: bool = option(
         False, help="Let the global batch grow with the devices. It is then not the recipe's batch any more."
@@ -61,52 +59,29 @@ class Plan(Assigned, Json):
     network: Literal["ethernet-10g", "ethernet-100g", "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "hls-1"] = option(
         "ethernet-100g", help="Network between the devices; the next options change parts of it.", group="machine"
     )
-    per_host: int | None = option(
-        None, help="Devices per host.", default="that of the network", low=1, group="machine", advanced=True
-    )
-    link_gb_s: float | None = option(
+    per_host: int | None = machine_advanced(None, help="Devices per host.", default="that of the network", low=1)
+    link_gb_s: float | None = machine_advanced(
         None,
         help="Bandwidth between the devices of a host, in GB/s per device and direction.",
         default="that of the network",
         above=0,
         unit="GB/s",
-        group="machine",
-        advanced=True,
     )
-    host_gb_s: float | None = option(
+    host_gb_s: float | None = machine_advanced(
         None,
         help="Bandwidth between hosts, in GB/s per host and direction, all adapters together.",
         default="that of the network",
         above=0,
         unit="GB/s",
-        group="machine",
-        advanced=True,
     )
-    host_us: float | None = option(
-        None,
-        help="Latency between hosts, in microseconds.",
-        default="that of the network",
-        above=0,
-        unit="us",
-        group="machine",
-        advanced=True,
+    host_us: float | None = machine_advanced(
+        None, help="Latency between hosts, in microseconds.", default="that of the network", above=0, unit="us"
     )
-    input_img_s: float | None = option(
-        None,
-        help="Images per second that a host can load.",
-        default="no limit",
-        above=0,
-        unit="img/s",
-        group="machine",
-        advanced=True,
+    input_img_s: float | None = machine_advanced(
+        None, help="Images per second that a host can load.", default="no limit", above=0, unit="img/s"
     )
-    spread: Fraction | None = option(
-        None,
-        help="Standard deviation of the step time between devices.",
-        default="1%",
-        above=0,
-        group="machine",
-        advanced=True,
+    spread: Fraction | None = machine_advanced(
+        None, help="Standard deviation of the step time between devices.", default="1%", above=0
     )
 
 
@@ -125,20 +100,12 @@ class Submit(Assigned, Json):
     recipe: str = argument(
         help="A built-in recipe, the name of a model, or a .toml file.",
         metavar="RECIPE",
-        completes=("recipe", "model", "file"),
     )
     to: Scheduler = option(help="What starts the processes on the hosts.")
-    machine: FilePath = option(
+    machine: FilePath = file_option(
         help="A .toml file with the tables [machine], the settings of that name, and [job]: hosts, processes per host, "
-        "time limit, shared folder.",
-        metavar="FILE",
-        completes=("file",),
+        "time limit, shared folder."
     )
-    out: FilePath | None = option(
-        None,
-        help="File to write; one that exists is not changed.",
-        default="standard output",
-        metavar="FILE",
-        names=("-o", "--output"),
-        completes=("file",),
+    out: FilePath | None = out_file(
+        None, help="File to write; one that exists is not changed.", default="standard output"
     )

@@ -1,31 +1,25 @@
 """Requests of `profile`: where the time of training or inference steps goes."""
 
 from vernier.requests.common import Json, Quiet, Settings, WithMode, WithPrecision
-from vernier.requests.declaring import option, request, shared
+from vernier.requests.declaring import request, shared
 from vernier.requests.values import FilePath
 
-from .benchmarks import BATCH_NAMES, Target
+from .benchmarks import Target
+from .common import BATCH, measuring, out_folder
 
 
 @shared
 class Profiled(Target, WithPrecision, WithMode, Settings, Quiet, Json):
     """Both profiles."""
 
-    range: str = option(
+    # After the first ten steps, which warm up.
+    range: str = measuring(
         "11:15",
-        help="First and last step to profile, counted from 1, both included.",
-        metavar="A:B",
+        help="First and last step to profile, counted from 1, both included; or how many after the first ten.",
+        metavar="A:B|N",
         names=("--steps",),
-        group="measuring",
     )
-    out: FilePath = option(
-        "runs",
-        help="Folder in which the run directory is created.",
-        metavar="DIR",
-        names=("-o", "--output"),
-        completes=("folder",),
-        group="run",
-    )
+    out: FilePath = out_folder("runs", help="Folder in which the run directory is created.", group="run")
 
 
 @request("profile train")
@@ -41,14 +35,12 @@ class ProfileTrain(Profiled):
         vernier profile train resnet50 --batch 8 --range 6:8
     """
 
-    batch: int | None = option(
+    batch: int | None = measuring(
         None,
         help="Batch size per step.",
         default="the recipe's global batch, at most 32 on a CPU, 256 on an accelerator",
-        low=1,
         sets="global_batch",
-        names=BATCH_NAMES,
-        group="measuring",
+        **BATCH,
     )
 
 
@@ -64,12 +56,10 @@ class ProfileInfer(Profiled):
         vernier profile infer resnet50 --mode compile --range 6:8
     """
 
-    batch: int | None = option(
+    batch: int | None = measuring(
         None,
         help="Batch size per step.",
         default="machine.eval_batch, at most 32 on a CPU, 256 on an accelerator",
-        low=1,
         sets="machine.eval_batch",
-        names=BATCH_NAMES,
-        group="measuring",
+        **BATCH,
     )

@@ -6,6 +6,8 @@ from vernier.requests.common import Json, OnDevice, Quiet, WithPrecision
 from vernier.requests.declaring import Request, argument, option, request, shared
 from vernier.requests.values import Duration, FilePath, Fraction, Pairs
 
+from .common import batch_option, file_option, machine_advanced, measuring_advanced, out_file, out_folder
+
 
 @shared
 class Columns(Request):
@@ -13,8 +15,8 @@ class Columns(Request):
 
     columns: Pairs | None = option(
         None,
-        help="Which columns of a CSV file hold step_time, device, repeat, freq, power, temp and workload. For a rate "
-        "such as img/s write speed instead of step_time.",
+        help="Which columns of a CSV file hold step_time, device, host, cabinet (any group of hosts), repeat, freq, "
+        "power, temp and workload. For a rate such as img/s write speed instead of step_time.",
         metavar="step_time=NAME,device=NAME,...",
         group="data",
     )
@@ -34,7 +36,6 @@ class Sources(Columns):
     sources: tuple[FilePath, ...] = argument(
         help="Study directories, CSV files or logs, or folders of them; several are analyzed together.",
         metavar="CSV|DIR...",
-        completes=("file", "folder"),
         repeats=True,
     )
 
@@ -45,74 +46,44 @@ class StudyRun(OnDevice, WithPrecision, Quiet, Json):
 
     Run it once per machine: `vernier study merge` joins several machines, `vernier study analyze` lists which devices
     are slow. Each repeat runs in its own process, pinned to its device, after the device has cooled down. To resume an
-    interrupted study, run the same command with the same --out.
+    interrupted study, run the same command again.
 
     Examples:
         vernier study run --workload sgemm --repeats 3
         vernier study run --workload resnet50 --batch 8 --iterations 50
+        vernier study run --workload exact --iterations 100
     """
 
-    workload: Literal["resnet50", "sgemm", "bandwidth", "shapes"] = option(
+    workload: Literal["resnet50", "sgemm", "bandwidth", "shapes", "exact"] = option(
         "resnet50",
         help="Training steps on a fixed batch (resnet50) or of the built-in recipe (shapes), matrix products (sgemm), "
-        "or copies in memory (bandwidth).",
+        "copies in memory (bandwidth), or steps whose results must be the same bits on every device (exact).",
     )
+    # As many as in the SC22 study.
     iterations: int = option(500, help="Iterations per repeat; each is timed.", low=2)
     repeats: int = option(5, help="Repeats per device.", low=1)
-    batch: int = option(
-        64,
-        names=("--batch-size", "--batches", "--device-batch"),
-        help="Images per iteration, for resnet50 and shapes.",
-        low=1,
-        sets="global_batch",
-    )
-    out: FilePath | None = option(
+    batch: int = batch_option(64, help="Images per iteration, for resnet50 and shapes.", sets="global_batch")
+    out: FilePath | None = out_folder(
         None,
         help="Directory of the study.",
-        default="a new one in runs/, named by time and workload",
-        metavar="DIR",
-        names=("-o", "--output"),
-        completes=("folder",),
+        default="in runs/: the same study if it was interrupted within a day, otherwise a new one",
     )
-    allow_slow: bool = option(
-        False,
-        help="Allow a precision that this device has no hardware for.",
-        sets="machine.allow_slow",
-        group="machine",
-        advanced=True,
+    allow_slow: bool = machine_advanced(
+        False, help="Allow a precision that this device has no hardware for.", sets="machine.allow_slow"
     )
-    per: Literal["core", "socket"] = option(
-        "core", help="On CPUs: whether a core or a socket counts as one device.", group="machine"
-    )
-    virtual: int = option(
+    virtual: int = machine_advanced(
         0,
         help="Number of simulated devices to measure on the real ones, labeled as simulated; 0: the real devices.",
         low=0,
-        group="machine",
-        advanced=True,
     )
-    slow: Pairs | None = option(
-        None,
-        help="Simulated devices to slow down, and by which factor: 3=1.08,7=1.05.",
-        metavar="INDEX=FACTOR,...",
-        group="machine",
-        advanced=True,
+    slow: Pairs | None = machine_advanced(
+        None, help="Simulated devices to slow down, and by which factor: 3=1.08,7=1.05.", metavar="INDEX=FACTOR,..."
     )
-    pause: Duration = option(
-        "5s",
-        help="Time between repeats if there is no temperature sensor to wait for.",
-        low=0,
-        group="measuring",
-        advanced=True,
+    pause: Duration = measuring_advanced(
+        "5s", help="Time between repeats if there is no temperature sensor to wait for.", low=0
     )
-    kernels: int = option(
-        3,
-        help="Extra iterations to profile for the kernel table; 0: none.",
-        low=0,
-        group="measuring",
-        advanced=True,
-    )
-    seed: int = option(0, help="Seed of the random order.", group="measuring", advanced=True)
+    kernels: int = measuring_advanced(3, help="Extra iterations to profile for the kernel table; 0: none.", low=0)
+    seed: int = measuring_advanced(0, help="Seed of the random order.")
 
 
 @request("study analyze")
@@ -130,7 +101,6 @@ class StudyAnalyze(Sources, Json):
     matter: Fraction = option(
         "1%", help="Smaller slowdowns are no reason to remove a device, even if they are significant."
     )
-    drop_duplicates: bool = option(False, help="Drop rows that are exact copies of others.", group="data")
     all_devices: bool = option(False, help="List every device, not only the 20 slowest.", group="output", edge="shell")
 
 
@@ -143,12 +113,7 @@ class StudyBaseline(Sources, Json):
         vernier study baseline fleet.csv --columns step_time=time_ms,device=serial --out baseline.json
     """
 
-    out: FilePath = option(
-        help="File to write; an existing one is replaced.",
-        metavar="FILE",
-        names=("-o", "--output"),
-        completes=("file",),
-    )
+    out: FilePath = out_file(help="File to write; an existing one is replaced.")
 
 
 @request("study check")
@@ -162,9 +127,15 @@ class StudyCheck(Sources, Json):
         vernier study check runs/new-node --baseline baseline.json --json
     """
 
-    baseline: FilePath = option(help="File that `vernier study baseline` wrote.", metavar="FILE", completes=("file",))
+    baseline: FilePath = file_option(help="File that `vernier study baseline` wrote.")
     matter: Fraction = option(
         "1%", help="Devices that are slower than the fleet by less are accepted, even if that is significant."
+    )
+    control: FilePath | None = option(
+        None,
+        help="Study of known good devices of the fleet on the day of this check: what differs between days is removed.",
+        metavar="STUDY",
+        default="the day makes no difference",
     )
 
 
@@ -178,9 +149,9 @@ class StudyMerge(Json):
     """
 
     sources: tuple[FilePath, ...] = argument(
-        help="Study directories of the same workload.", metavar="DIR...", completes=("folder",), repeats=True
+        help="Study directories of the same workload.", metavar="DIR...", repeats=True
     )
-    out: FilePath = option(help="Directory to create.", metavar="DIR", names=("-o", "--output"), completes=("folder",))
+    out: FilePath = out_folder(help="Directory to create.")
 
 
 @request("study design")
@@ -200,11 +171,16 @@ class StudyDesign(Columns, Json):
         3, help="Repeats per device; without a second one a disturbed repeat cannot be detected.", low=2
     )
     find: Fraction = option("3%", help="How much slower the device is that the study should find.", above=0)
+    corruption: float | None = option(
+        None,
+        help="Rate of corruptions per device-hour that `--workload exact` should exclude with 95 %.",
+        above=0,
+        metavar="RATE",
+    )
     pilot: FilePath | None = option(
         None,
         help="A study of some of the devices, from which spread and noise are taken.",
         metavar="CSV|DIR",
-        completes=("file", "folder"),
     )
     spread: Fraction | None = option(
         None, help="How much normal devices differ (standard deviation).", default="that of the pilot, or 0.6%"

@@ -11,14 +11,29 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from vernier.frozen import frozen
-from vernier.measure.distributions import t_tail
 from vernier.measure.estimates import LEVEL, Floats
-from vernier.records.study import (
+from vernier.measure.student import t_tail
+from vernier.references import command
+
+from .noise import RepeatNoise, calm_medians, half_widths, repeat_noise, slowness_rows
+from .outliers import (
+    FAMILY_ERROR,
+    FEWEST_DEVICES,
+    FEWEST_HOSTS,
+    Labels,
+    describe_shape,
+    judge,
+    judge_cabinets,
+    judge_few,
+    least_chance_by_noise,
+)
+from .records import (
     CorrelationMatrix,
     Correlations,
     DeviceVerdict,
@@ -32,20 +47,18 @@ from vernier.records.study import (
     Variation,
     name_of_value,
 )
-from vernier.references import command
-
-from .noise import RepeatNoise, half_width, repeat_noise, slowness_rows
-from .outliers import FAMILY_ERROR, FEWEST_DEVICES, FEWEST_HOSTS, Labels, judge, judge_few, least_chance_by_noise
 from .variance import variance_split
 
-METHOD = "vernier-study-analysis-2"
-METHODS = ("vernier-study-analysis-1", METHOD)
+METHOD = "vernier-study-analysis-3"
+METHODS = ("vernier-study-analysis-1", "vernier-study-analysis-2", METHOD)
 """Those whose results can be read."""
 DEFAULT_MATTER = 0.01
 """A device that is slower by less than this share is not worth removing."""
 SENSORS = ("freq", "power", "temp")
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 """Units of time that a table may have, in seconds; other units are rates."""
+RATIO = "ratio"
+"""The unit of times that are already divided by a reference, as in published tables."""
 SUSPICIOUS = 100.0
 """Devices of one kind do not differ by such a factor: their units do."""
 
@@ -54,14 +67,17 @@ SUSPICIOUS = 100.0
 class Measurement:
     """One repeat on one device. `value` is in the table's unit; `sensors` are medians over the repeat.
 
-    `host` is the machine that the device is in; empty where that is not known.
+    `host` is the machine that the device is in, `cabinet` what hosts share (a rack, a room); empty if that is not
+    known. `log` is the log that does not name its device, so that the device has the name of the file.
     """
 
     device: str
     repeat: str
     value: float
     host: str = ""
+    cabinet: str = ""
     sensors: dict[str, float | None] = field(default_factory=dict)
+    log: Path | None = None
 
 
 @frozen
@@ -80,20 +96,20 @@ class Table:
         grouped: dict[str, list[float]] = {}
         for row in self.rows:
             grouped.setdefault(row.device, []).append(row.value)
-        # Sorted: `host_numbers` and the rows of slowness arrays rely on this order.
+        # Sorted: `group_numbers` and the rows of slowness arrays rely on this order.
         return {k: np.array(v) for k, v in sorted(grouped.items())}
 
     def medians(self) -> dict[str, float]:
         """The median of each device's repeats."""
         return {k: statistics.median(v.tolist()) for k, v in self.by_device().items()}
 
-    def host_numbers(self) -> Labels | None:
-        """A number for the host of each device, in the order of `by_device`; None where one is not known."""
-        hosts = {row.device: row.host for row in self.rows}
+    def group_numbers(self, level: Literal["host", "cabinet"]) -> Labels | None:
+        """A number for the host or cabinet of each device, in the order of `by_device`; None where one is not known."""
+        groups: dict[str, str] = {row.device: getattr(row, level) for row in self.rows}
         # A device without a host has no neighbors to be compared with; hosts are then ignored for all devices.
-        if not all(hosts.values()):
+        if not all(groups.values()):
             return None
-        return np.unique([hosts[device] for device in sorted(hosts)], return_inverse=True)[1].astype(np.int64)
+        return np.unique([groups[device] for device in sorted(groups)], return_inverse=True)[1].astype(np.int64)
 
 
 # ------------------------------------------------------------------------------------------------------------ variation
@@ -142,11 +158,12 @@ def judge_devices(table: Table, matter: float = DEFAULT_MATTER) -> list[DeviceVe
     cluster, sign = float(np.median(medians)), 1.0 if table.slow_is_high else -1.0
     slowness = slowness_rows(list(groups.values()), table.slow_is_high)
     noise = repeat_noise(slowness)
+    half_width = half_widths(slowness, noise)
     chances = _chances(table, slowness, noise)
     verdicts = []
     for i, ((name, values), middle) in enumerate(zip(groups.items(), medians.tolist(), strict=True)):
         # No interval without repeats, or if they are equal to the last digit: they do not show how repeats vary.
-        slow, half = sign * math.log(middle / cluster), float(half_width(noise, values.size)) if noise.sd else None
+        slow, half = sign * math.log(middle / cluster), float(half_width[i]) if noise.sd else None
         verdicts.append(
             DeviceVerdict(
                 device=name,
@@ -157,12 +174,8 @@ def judge_devices(table: Table, matter: float = DEFAULT_MATTER) -> list[DeviceVe
                 high=None if half is None else middle / cluster * math.exp(half),
                 slower_percent=100 * (math.exp(slow) - 1),
                 beyond_fence=None if low <= middle <= high else "slow" if slow > 0 else "fast",
-                p_slow=chances[i].slow,
-                p_fast=chances[i].fast,
-                sure_slow=chances[i].surely == "slow",
-                sure_fast=chances[i].surely == "fast",
+                **chances[i]._asdict(),
                 matters=abs(math.exp(slow) - 1) >= matter,
-                whole_host=chances[i].whole_host,
                 repeat_spread_percent=100 * float(np.ptp(values) / middle) if values.size > 1 else None,
                 disturbed_repeats=int(values.size - noise.calm[i].sum()),
                 fastest_run_percent=100 * math.expm1(float(np.nanmin(slowness[i])) - sign * math.log(cluster)),
@@ -171,13 +184,46 @@ def judge_devices(table: Table, matter: float = DEFAULT_MATTER) -> list[DeviceVe
     return sorted(verdicts, key=lambda d: -d.slower_percent)
 
 
-class _Chance(NamedTuple):
-    """The probability that an ordinary device is so slow, or so fast, and the verdict."""
+_RULE = (
+    f"certain: in less than {100 * (1 - LEVEL):g} % of fleets an ordinary device is called slow, also if devices "
+    "differ by a skewed or heavy-tailed law or come from two bins; standing out: the same, but only if ordinary "
+    "devices differ by a normal law"
+)
+_RULE_OF_FEW = f"standing out: in less than {100 * (1 - LEVEL):g} % of fleets of equal devices one is called different"
 
-    slow: float
-    fast: float
-    surely: SlowOrFast | None
+
+class _Chance(NamedTuple):
+    """Fields of `DeviceVerdict`: the probability that an ordinary device is so slow, or so fast, and the verdict."""
+
+    p_slow: float
+    p_fast: float
+    stands_out: SlowOrFast | None
+    sure_slow: bool = False
+    sure_fast: bool = False
     whole_host: bool = False
+    whole_cabinet: bool = False
+
+
+class _Shared(NamedTuple):
+    """What a device shares with its cabinet, which is slow or fast as a whole, and the chance of that by luck."""
+
+    side: SlowOrFast
+    off: float
+    chance: float
+
+
+def _shared_with_cabinets(table: Table, values: Floats) -> dict[int, _Shared]:
+    """By the number of the device; `values` is the slowness of all of them."""
+    hosts, cabinets = table.group_numbers("host"), table.group_numbers("cabinet")
+    if hosts is None or cabinets is None or cabinets.max() == 0 or len(values) < FEWEST_DEVICES:
+        return {}
+    judged, shared = judge_cabinets(values, hosts, cabinets), dict[int, _Shared]()
+    for device, cabinet in enumerate(cabinets.tolist()):
+        if judged.slow[cabinet] or judged.fast[cabinet]:
+            off = float(np.median(values[cabinets == cabinet]) - np.median(values))
+            side: SlowOrFast = "slow" if judged.slow[cabinet] else "fast"
+            shared[device] = _Shared(side, off, float(min(judged.p_slow[cabinet], judged.p_fast[cabinet])))
+    return shared
 
 
 def _chances(table: Table, slowness: Floats, noise: RepeatNoise) -> list[_Chance]:
@@ -187,18 +233,41 @@ def _chances(table: Table, slowness: Floats, noise: RepeatNoise) -> list[_Chance
         for p_slow, p_fast, is_slow, is_fast in zip(*(part.tolist() for part in few), strict=True):
             chances.append(_Chance(p_slow, p_fast, "slow" if is_slow else "fast" if is_fast else None))
         return chances
-    judged = judge(slowness, noise, table.host_numbers())
+    # A warm cabinet is no fault of its devices: they are compared with each other, without what all of them lose.
+    shared = _shared_with_cabinets(table, calm_medians(slowness, noise.calm))
+    off = np.array([shared[i].off if i in shared else 0.0 for i in range(len(slowness))])
+    judged = judge(slowness - off[:, None], noise, table.group_numbers("host"))
     for i in range(len(slowness)):
         t, freedom, factor = float(judged.t[i]), float(judged.freedom[i]), float(judged.factor[i])
         # Always the tail on the side of t, never 1 - the other one: 1e-30 stays 1e-30, so that devices can be ordered.
         tail = t_tail(abs(t), freedom) if freedom >= 1 else 0.5
         above, below = (factor * p for p in ((tail, 1 - tail) if t > 0 else (1 - tail, tail)))
-        surely: SlowOrFast | None = "slow" if judged.slow[i] else "fast" if judged.fast[i] else None
+        stands_out: SlowOrFast | None = "slow" if judged.slower[i] else "fast" if judged.faster[i] else None
         # `factor` corrects for the number of comparisons (Bonferroni) and can lift a chance above 1.
         slow = min(1.0, max(above, float(judged.by_noise[i])))
         # `whole_host` qualifies a verdict and means nothing without one.
-        chances.append(_Chance(slow, min(1.0, below), surely, bool(judged.whole_host[i] and surely)))
+        whole_host = bool(judged.whole_host[i] and stands_out)
+        sure = bool(judged.slow[i]), bool(judged.fast[i])
+        if stands_out is None and (whole := shared.get(i)):
+            ends = (whole.chance, 1.0) if whole.side == "slow" else (1.0, whole.chance)
+            chances.append(_Chance(*ends, whole.side, whole_cabinet=True))
+        else:
+            chances.append(_Chance(slow, min(1.0, below), stands_out, *sure, whole_host))
     return chances
+
+
+def _cabinet_notes(table: Table, ranked: Sequence[DeviceVerdict]) -> list[str]:
+    """A sentence per cabinet that is slow or fast as a whole."""
+    cabinet_of, named = {row.device: row.cabinet for row in table.rows}, dict[str, list[DeviceVerdict]]()
+    for device in ranked:
+        if device.whole_cabinet:
+            named.setdefault(cabinet_of[device.device], []).append(device)
+    return [
+        f"{name} is {abs(statistics.median(d.slower_percent for d in devices)):.1f} % {devices[0].stands_out} as a "
+        "whole cabinet, by the ranks of its hosts: look at its cooling and power. Its devices are compared with each "
+        "other, and none is to be removed for it"
+        for name, devices in named.items()
+    ]
 
 
 def find_straggler(table: Table, without: Sequence[str] = ()) -> Straggler:
@@ -262,7 +331,7 @@ def analyze(table: Table, matter: float = DEFAULT_MATTER) -> StudyAnalysis:
     few = len(groups) < FEWEST_DEVICES
     # So few devices are ranked against each other only, which does not show how much normal devices differ.
     pull = () if few else tuple(d.device for d in ranked if d.sure_slow and d.matters)
-    beyond = [d.beyond_fence for d in ranked]
+    beyond, out = [d.beyond_fence for d in ranked], [d.stands_out for d in ranked]
     counts = sorted(g.size for g in groups.values())
     low, high = np.percentile(values, [25, 75]).tolist()
     return StudyAnalysis(
@@ -286,8 +355,8 @@ def analyze(table: Table, matter: float = DEFAULT_MATTER) -> StudyAnalysis:
         outliers=Outliers(
             beyond_fence=SlowFastCounts(slow=beyond.count("slow"), fast=beyond.count("fast")),
             sure=SlowFastCounts(slow=sum(d.sure_slow for d in ranked), fast=sum(d.sure_fast for d in ranked)),
-            rule=f"certainly: the chance that even one of the {len(ranked)} devices is called slow although it is "
-            f"normal is below {100 * (1 - LEVEL):g} % (family-wise error); the same for fast",
+            rule=_RULE_OF_FEW if few else f"{_RULE}; {describe_shape(_ordinary_speeds(ranked))}",
+            stand_out=SlowFastCounts(slow=out.count("slow"), fast=out.count("fast")),
         ),
         straggler=StragglerCost(
             **vars(find_straggler(table)),
@@ -297,8 +366,18 @@ def analyze(table: Table, matter: float = DEFAULT_MATTER) -> StudyAnalysis:
         pull=pull,
         matter_percent=100 * matter,
         devices=tuple(ranked),
-        notes=(*table.notes, *_limits(table, [g.size for g in groups.values()])),
+        notes=(*table.notes, *_cabinet_notes(table, ranked), *_limits(table, [g.size for g in groups.values()])),
     )
+
+
+def _ordinary_speeds(ranked: Sequence[DeviceVerdict]) -> Floats:
+    """Logarithms of the relative times of devices that do not stand out, nor are slow in some of their runs only."""
+    ordinary = (
+        d
+        for d in ranked
+        if d.stands_out is None and (d.beyond_fence is None or 2 * (d.fastest_run_percent or 0.0) > d.slower_percent)
+    )
+    return np.array([math.log1p(d.slower_percent / 100) for d in ordinary])
 
 
 def _limits(table: Table, counts: Sequence[int]) -> list[str]:
@@ -309,7 +388,7 @@ def _limits(table: Table, counts: Sequence[int]) -> list[str]:
     if devices < FEWEST_DEVICES:
         notes.append(
             f"{devices} devices are too few to learn how much normal devices differ (at least {FEWEST_DEVICES}); "
-            "they are judged by the noise of repeats alone, and none is recommended for removal"
+            "the noise of repeats alone shows which are not equal, and none is recommended for removal"
         )
     if max(counts) == 1:
         notes.append(
@@ -323,7 +402,7 @@ def _limits(table: Table, counts: Sequence[int]) -> list[str]:
             f"{repeats} repeats on each of {devices} devices are too few to be certain of a slow device: something "
             f"else may have disturbed all its runs; {needed} repeats are enough"
         )
-    hosts = table.host_numbers()
+    hosts = table.group_numbers("host")
     if devices >= FEWEST_DEVICES and hosts is not None and 1 < len(set(hosts.tolist())) < FEWEST_HOSTS:
         notes.append(
             f"{len(set(hosts.tolist()))} hosts are too few to learn how much hosts differ (at least {FEWEST_HOSTS}): "

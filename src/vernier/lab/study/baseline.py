@@ -1,33 +1,43 @@
 """Learns a fleet's normal behaviour from its own data, and checks whether a machine belongs to the fleet.
 
-No threshold is set by hand, only the accepted rate of false alarms. A device is slow when a normal device of this
-fleet, measured as often, would be that slow with a lower probability (Student's prediction interval of the logarithm;
-the fleet's own outliers are left out first). Its repeats are unsteady when a smaller share of the fleet's devices is
-as unsteady: a rank, so nothing is assumed about the distribution of the noise. Sensors explain; they do not reject.
+No threshold is set by hand, only the accepted rate of false alarms. A device is slow if a normal device of this fleet,
+measured as often, would be that slow with a lower probability: Student's prediction interval of the logarithm, without
+the fleet's own outliers, with as few degrees of freedom as the fleet has hosts if hosts differ; wider if the fleet is
+skewed or has heavy tails. Runs that something else disturbed do not count, and its fastest runs are slow too. Its
+repeats are unsteady if a smaller fraction of the fleet's devices is as unsteady: a rank, so nothing is assumed about
+the distribution of the noise. Sensors explain; they do not reject.
 """
 
 import math
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
-from vernier.measure.distributions import t_limit, t_tail
 from vernier.measure.estimates import Floats
+from vernier.measure.student import t_limit, t_tail
 from vernier.records.codec import DamagedRecord, decode, encode
-from vernier.records.study import Baseline, CheckResult, DeviceCheck, Inliers
 from vernier.references import use
 from vernier.store import read_object, write_json
 
 from .analysis import DEFAULT_MATTER, SENSORS, SUSPICIOUS, TIMES, Table
-from .noise import median_variance, repeat_noise, slowness_rows
-from .outliers import FEWEST_DEVICES, studentized
+from .noise import RepeatNoise, calm_by, calm_medians, median_variance, own_sd, repeat_noise, slowness_rows
+from .outliers import FEWEST_DEVICES, binomial_tail, hosts_differ, judge, shape_of, studentized
+from .records import Baseline, CheckResult, DeviceCheck, Inliers
 
-METHOD = "vernier-baseline-1"
+METHOD = "vernier-baseline-2"
+_METHODS = ("vernier-baseline-1", METHOD)
 FALSE_ALARMS = 0.01  # per machine: `check` divides it among the machine's devices
+_ODD_SHAPE = 2.0
+"""Standard errors of skewness or kurtosis: a missed shape rejects healthy machines, a false one only costs power."""
+_SHOW_SHAPE = 32
+"""Fewer devices look normal whatever their law is."""
+_TAIL_POWER = 3
+"""A tail as heavy as that of Student's t3: twice as far out, an eighth as many devices."""
 WORTH_KNOWING = 0.05
 """A slowdown that a user wants to find: a check that cannot find it says so."""
 _LARGEST_EXPONENT = 700.0  # exp() overflows above 709.78
@@ -47,7 +57,7 @@ def read_baseline(path: Path) -> Baseline:
     try:
         tree = migrated("baseline", read_object(path), path)
         # Figures of different methods must not be mixed: they would be read as limits of this one.
-        if tree.get("method") != METHOD:
+        if tree.get("method") not in _METHODS:
             raise ConfigError(f"{path} is not a baseline of method {METHOD}. {advice}")
         return decode(Baseline, tree)
     except FileNotFoundError:
@@ -82,9 +92,8 @@ def limit_above(inliers: Inliers, alpha: float, extra_variance: float = 0.0) -> 
     return inliers.centre + t_limit(alpha, max(1, inliers.count - 1)) * spread
 
 
-def _slowness(table: Table) -> dict[str, float]:
-    sign = 1.0 if table.slow_is_high else -1.0
-    return {name: sign * math.log(median) for name, median in table.medians().items()}
+def _rows(table: Table) -> Floats:
+    return slowness_rows(list(table.by_device().values()), table.slow_is_high)
 
 
 def _spread(values: Floats) -> float | None:
@@ -106,12 +115,27 @@ def learn(table: Table) -> Baseline:
     if len(groups) < FEWEST_DEVICES:
         raise ConfigError(f"A baseline needs at least {FEWEST_DEVICES} devices; these are {len(groups)}.")
     # `check` widens its limit by this noise: the median of fewer repeats varies more.
-    noise = float(repeat_noise(slowness_rows(list(groups.values()), table.slow_is_high)).sd)
-    if noise == 0:
+    slowness = _rows(table)
+    noise = repeat_noise(slowness)
+    if noise.sd == 0:
         raise ConfigError("A baseline needs repeats: no device was measured twice with different results.")
-    slow = _slowness(table)
-    speed = fit_inliers(np.array(list(slow.values())))
+    slow, hosts = calm_medians(slowness, noise.calm), table.group_numbers("host")
+    ordinary = studentized(slow, np.zeros(slow.size, np.int64)).ordinary
+    speed = fit_inliers(slow)
+    # Devices of few hosts that differ show as little as the hosts do.
+    if hosts is not None and 1 < hosts.max() + 1 < slow.size and hosts_differ(slow, hosts, ordinary):
+        speed = replace(speed, count=min(speed.count, int(hosts.max()) + 1))
     limit = limit_above(speed, FALSE_ALARMS / len(groups))
+    # Devices that only stand out may be the tail of this fleet, or another bin of its silicon: they are part of it.
+    judged = judge(slowness, noise, hosts)
+    unsure = (judged.slower | judged.faster) & ~(judged.slow | judged.fast)
+    skewness, excess = shape_of(slow[ordinary])
+    odd = (
+        speed.count < _SHOW_SHAPE
+        or bool(unsure.any())
+        or max(abs(skewness) / math.sqrt(6 / speed.count), excess / math.sqrt(24 / speed.count)) > _ODD_SHAPE
+    )
+    disturbed = float((~noise.calm & np.isfinite(slowness)).sum())
     return Baseline(
         workload=table.workload,
         what=table.what,
@@ -121,7 +145,7 @@ def learn(table: Table) -> Baseline:
         devices=len(groups),
         runs=len(table.rows),
         speed=speed,
-        noise_sd=noise,
+        noise_sd=float(noise.sd),
         spreads=tuple(sorted(s for v in groups.values() if (s := _spread(v)) is not None)),
         sensors={
             s: fit_inliers(np.array(list(v.values())))
@@ -129,17 +153,29 @@ def learn(table: Table) -> Baseline:
             # Too few readings do not show what is usual; `check` then leaves this sensor out.
             if len(v := _sensor_medians(table, s)) >= FEWEST_DEVICES
         },
-        set_aside=tuple(k for k, v in slow.items() if v > limit),
+        set_aside=tuple(k for k, v in zip(groups, slow.tolist(), strict=True) if v > limit),
+        disturbed=(disturbed + math.sqrt(disturbed) + 1) / (len(table.rows) + 1),
+        furthest=float(np.abs(slow[ordinary | unsure] - speed.centre).max()) if odd else None,
         method=METHOD,
     )
 
 
-def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> CheckResult:
+def check(
+    baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER, control: Table | None = None
+) -> CheckResult:
     """Accept or reject each device of a machine. Raises ConfigError when the two were not measured alike.
 
     Times in another unit are converted, with a note. A device that is slower than the fleet by less than the share
-    `matter` is not rejected for that.
+    `matter` is not rejected for that. `control` has devices of the fleet that were measured on the same day.
     """
+    if control is not None:
+        shift, variance = _shift_of_day(baseline, control)
+        # The baseline moves to this day; how well the day is known adds to the spread of its devices.
+        speed = baseline.speed
+        moved = replace(speed, centre=speed.centre + shift, sd=math.hypot(speed.sd, math.sqrt(variance)))
+        result = check(replace(baseline, speed=moved), table, matter)
+        note = f"{100 * math.expm1(shift):+.1f} % on the day of this check, by {len(control.medians())} control devices"
+        return replace(result, notes=(note, *result.notes))
     table = _in_unit_of(baseline, table)
     # After the conversion of units: seconds and milliseconds differ in `unit` only and can be compared.
     for name in ("workload", "what", "unit", "simulated"):
@@ -150,18 +186,25 @@ def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> C
                 f"{measured!r} here."
             )
     _check_same_size(baseline, table)
-    groups = table.by_device()
+    groups, rows = table.by_device(), _rows(table)
     # Bonferroni: the machine is rejected if one of its devices is.
     alpha = FALSE_ALARMS / len(groups)
-    slowness, medians = _slowness(table), table.medians()
+    calm = calm_by(rows, baseline.noise_sd)
+    slowness, medians = dict(zip(groups, calm_medians(rows, calm).tolist(), strict=True)), table.medians()
+    own = own_sd(rows, RepeatNoise(np.array(baseline.noise_sd), np.array(1.0), calm)).tolist()
     sensors = {s: _sensor_medians(table, s) for s in baseline.sensors}
     verdicts, smallest_detectable = [], 0.0
-    for name, values in groups.items():
-        extra = median_variance(baseline.noise_sd, values.size)
+    for i, (name, values) in enumerate(groups.items()):
+        extra = median_variance(own[i], int(calm[i].sum()))
+        certain = max(limit_above(baseline.speed, alpha, extra), _limit_of_tail(baseline, alpha))
         # Both must be exceeded: certainly slower than the fleet, and by enough to matter.
-        limit = max(limit_above(baseline.speed, alpha, extra), baseline.speed.centre + math.log1p(matter))
-        smallest_detectable = max(smallest_detectable, _exp(limit - baseline.speed.centre) - 1)
-        reasons = (*_slow(baseline, slowness[name], limit), *_unsteady(baseline, _spread(values), alpha))
+        limit = max(certain, baseline.speed.centre + math.log1p(matter))
+        usual = limit_above(baseline.speed, alpha, median_variance(baseline.noise_sd, values.size))
+        least = max(usual, _limit_of_tail(baseline, alpha)) - baseline.speed.centre
+        smallest_detectable = max(smallest_detectable, _exp(least) - 1)
+        disturbed = _may_be_disturbed(baseline, rows[i], limit, alpha)
+        slow = () if disturbed else _slow(baseline, slowness[name], limit)
+        reasons = (*slow, *_unsteady(baseline, _spread(values), alpha))
         verdicts.append(
             DeviceCheck(
                 device=name,
@@ -172,7 +215,9 @@ def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> C
                 p_slow=p_above(baseline.speed, slowness[name], extra),
                 reasons=reasons,
                 unusual=_unusual(baseline, {s: v[name] for s, v in sensors.items() if name in v}, alpha),
-                remarks=_too_little(baseline, slowness[name], limit_above(baseline.speed, alpha, extra), limit),
+                remarks=_too_little(baseline, slowness[name], certain, limit)
+                if slowness[name] <= limit or not disturbed
+                else ("slower than the fleet, but something else may have disturbed its runs: measure more repeats",),
             )
         )
     return CheckResult(
@@ -186,6 +231,35 @@ def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> C
         devices=tuple(verdicts),
         notes=(*table.notes, *sensitivity_notes(baseline, table, smallest_detectable)),
     )
+
+
+def _shift_of_day(baseline: Baseline, control: Table) -> tuple[float, float]:
+    """By how much devices of the fleet are slower on the day of a check, and the variance of this estimate."""
+    control = _in_unit_of(baseline, control)
+    _check_same_size(baseline, control)
+    rows = _rows(control)
+    calm = calm_by(rows, baseline.noise_sd)
+    noise = median_variance(baseline.noise_sd, int(calm.sum(-1).min()))
+    return float(calm_medians(rows, calm).mean()) - baseline.speed.centre, (baseline.speed.sd**2 + noise) / len(rows)
+
+
+def _limit_of_tail(baseline: Baseline, alpha: float) -> float:
+    """What one more device exceeds with probability `alpha`, if the fleet has a heavy tail from its furthest device."""
+    if baseline.furthest is None:
+        return -math.inf
+    further = max(1.0, 1 / (baseline.devices * alpha)) ** (1 / _TAIL_POWER)
+    return float(baseline.speed.centre + baseline.furthest * further)
+
+
+def _may_be_disturbed(baseline: Baseline, runs: Floats, limit: float, alpha: float) -> bool:
+    """Whether a device's fastest runs are as fast as normal ones, or all its runs may have been disturbed by chance."""
+    ordered = np.sort(runs[np.isfinite(runs)])
+    count, quarter = ordered.size, max(ordered.size // 4, 1)
+    least = np.array([count - quarter + 1])
+    chance = float(binomial_tail(np.array([count]), np.array([baseline.disturbed or 0.0]), least)[0])
+    # The fastest quarter of normal runs is this much faster than their median (Blom's approximation).
+    faster = NormalDist().inv_cdf((quarter - 0.375) / (count + 0.25)) * baseline.noise_sd
+    return bool(chance > alpha or ordered[quarter - 1] <= limit + faster)
 
 
 def _in_unit_of(baseline: Baseline, table: Table) -> Table:

@@ -52,7 +52,8 @@ class FleetSettings:
 class Power:
     """Share of simulated fleets in which the slow device was named, with its 95 % interval.
 
-    `false_alarms`: share of fleets in which a device was named that is not slow.
+    `false_alarms`: share of fleets in which a device was named that is not slow. `certain`: share of fleets in which
+    the slow device was not only named but called certainly slow, which holds for skewed fleets too.
     """
 
     devices: int
@@ -63,6 +64,7 @@ class Power:
     high: float
     false_alarms: float
     fleets: int
+    certain: float | None = omitted()
 
     @property
     def enough(self) -> bool:
@@ -106,11 +108,12 @@ def power_of(settings: FleetSettings, slower: float, fleets: int | None = None, 
     With `decide` it stops as soon as the power is clearly below or above ENOUGH. `fleets` None: as `fleets_for` says.
     """
     rng, most = np.random.default_rng((settings.seed, 2)), fleets or fleets_for(settings.devices, settings.repeats)
-    hits = alarms = count = 0
+    hits = alarms = certain = count = 0
     while count < most:
         slowness, truth = draw_fleets(settings, slower, min(_FIRST_FLEETS, most - count) if decide else most, rng)
-        called = called_slow(slowness, np.arange(settings.devices) // settings.per_host)
+        called, surely = called_slow(slowness, np.arange(settings.devices) // settings.per_host)
         hits, alarms = hits + int((called & truth).any(-1).sum()), alarms + int((called & ~truth).any(-1).sum())
+        certain += int((surely & truth).any(-1).sum())
         count += len(truth)
         low, high = share_interval(hits, count)
         if decide and not low < ENOUGH < high:
@@ -124,6 +127,7 @@ def power_of(settings: FleetSettings, slower: float, fleets: int | None = None, 
         high=high,
         false_alarms=alarms / count,
         fleets=count,
+        certain=certain / count,
     )
 
 
@@ -137,32 +141,26 @@ def draw_fleets(settings: FleetSettings, slower: float, count: int, rng: np.rand
     return own[..., None] + noise + disturbance, truth
 
 
-def called_slow(slowness: Floats, hosts: Labels | None) -> Bools:
-    """Which devices `study analyze` would call slow for certain; fleets x devices x repeats. None: hosts not known."""
+def called_slow(slowness: Floats, hosts: Labels | None) -> tuple[Bools, Bools]:
+    """Which devices `study analyze` says stand out as slow, and which are certain; fleets x devices x repeats.
+
+    `hosts` None: not known.
+    """
     if slowness.shape[1] < FEWEST_DEVICES:
-        return np.stack([judge_few(fleet).slow for fleet in slowness])
-    return judge(slowness, repeat_noise(slowness), hosts).slow
+        few = np.stack([judge_few(fleet).slow for fleet in slowness])
+        return few, np.zeros_like(few)
+    judged = judge(slowness, repeat_noise(slowness), hosts)
+    return judged.slower, judged.slow
 
 
 def fewest_repeats(settings: FleetSettings, slower: float) -> Power | None:
     """The design with the fewest repeats that has enough power; None where MOST_REPEATS are not enough."""
-    enough = None
-    low = 1
-    for repeats in (2, 4, 8, MOST_REPEATS):
-        power = power_of(replace(settings, repeats=repeats), slower, decide=True)
-        if power.enough:
-            enough = power
-            break
-        low = repeats
-    while enough is not None and enough.repeats - low > 1:
-        middle = (low + enough.repeats) // 2
-        power = power_of(replace(settings, repeats=middle), slower, decide=True)
-        low, enough = (low, power) if power.enough else (middle, enough)
-    if enough is None:
+    if not power_of(replace(settings, repeats=MOST_REPEATS), slower, decide=True).enough:
         return None
-    for repeats in range(enough.repeats, MOST_REPEATS + 1):  # with all fleets: the search stopped as soon as it could
-        power = power_of(replace(settings, repeats=repeats), slower)
-        if power.enough:
+    for repeats in range(2, MOST_REPEATS + 1):
+        more = replace(settings, repeats=repeats)
+        # With all fleets only if it is close: `decide` stops as soon as it can.
+        if power_of(more, slower, decide=True).enough and (power := power_of(more, slower)).enough:
             return power
     return None
 

@@ -8,30 +8,31 @@
     all_data.csv, aggregated_data.csv            the SC22 study's columns, durations in seconds
 
 repeat.json is written last: a repeat without it is not finished, so a killed study keeps what it finished. Times are
-in seconds. The types of the JSON files are in `records.study`; the tables of others are read by `lab.reading.tables`.
+in seconds. The types of the JSON files are in `.records`; the tables of others are read by `lab.reading.tables`.
 """
 
 import contextlib
-import fcntl
 import math
 import re
 import shutil
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from vernier.config import config_from_tree, to_dict, tree_differences
+from vernier.clock import wall_s
+from vernier.config import config_from_tree, differences, to_dict
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.records.bench import Cell
+from vernier.lab.reading.csv_tables import CsvRow, csv_text, read_csv
+from vernier.lab.records.bench import Cell
 from vernier.records.codec import DamagedRecord, decode, encode
-from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
 from vernier.references import given
-from vernier.store import is_locked, read_object, read_record, write_atomically, write_json
-from vernier.store.csv_tables import CsvRow, csv_text, read_csv
+from vernier.store import is_locked, lock, read_object, read_record, write_atomically, write_json
+
+from .records import RepeatInfo, StudyDevice, StudyMeta
 
 META, DATA, ALL, AGGREGATED = "study.json", "study", "all_data.csv", "aggregated_data.csv"
 ITERATIONS, KERNELS, TELEMETRY, REPEAT = "iterations.csv", "kernels.csv", "telemetry.csv", "repeat.json"
@@ -44,6 +45,7 @@ AGGREGATED_COLUMNS = (
     *("exp", "cabinet", "node", "device", "uuid", "mean_iter_dur_mean", "mean_iter_dur_median", "train_time_mean"),
     *("train_time_median", "repeats", "simulated"),
 )
+_DAY_S = 86_400.0
 _REPEAT_DIR = re.compile(r"^repeat-(\d+)$")
 
 
@@ -110,13 +112,29 @@ class StudyDir:
         if not cls.is_study(path):
             return cls.create(path, meta)
         study = cls(path)
-        if changes := tree_differences(_with_current_config(study.meta()), _with_current_config(meta)):
+        if changes := study._differences(meta):
             plain = [f"{n} ({a!r} there, {b!r} now)" for n, (a, b) in changes.items() if not isinstance(a, list)]
             names = ", ".join(plain[:3]) or ", ".join(changes)
             raise ConfigError(
                 f"{given('out', path)} already holds another study, which differs in {names}. Choose another directory."
             )
         return study
+
+    @classmethod
+    def find_interrupted(cls, folder: Path, meta: StudyMeta) -> Path | None:
+        """The newest study of a folder that measures the same, was begun within a day and lacks repeats."""
+        for path in sorted(folder.glob(f"*-study-{meta.workload}"), reverse=True):
+            study = cls(path)
+            with contextlib.suppress(OSError, ConfigError):
+                is_new = wall_s() - (path / META).stat().st_mtime < _DAY_S
+                lacks = len(study.finished()) < len(meta.order)
+                if is_new and lacks and not study.is_locked() and not study._differences(meta):
+                    return path
+        return None
+
+    def _differences(self, meta: StudyMeta) -> Mapping[str, Any]:
+        """The settings in which another study differs."""
+        return differences(_with_current_config(self.meta()), _with_current_config(meta))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -125,12 +143,11 @@ class StudyDir:
         The system releases the lock when the process ends, however it ends.
         """
         with (self.path / META).open("r") as f:
-            try:
-                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigError(
-                    f"{self.path} is being measured by another process; wait for it or stop it first."
-                ) from None
+            held = False
+            with contextlib.suppress(OSError):
+                held = lock(f)
+            if not held:
+                raise ConfigError(f"{self.path} is being measured by another process; wait for it or stop it first.")
             for folder in (self.path / DATA).glob("*/repeat-*"):
                 if not (folder / REPEAT).exists():  # a killed process did not finish it
                     shutil.rmtree(folder, ignore_errors=True)
@@ -213,6 +230,7 @@ def _read_repeat(folder: Path) -> Repeat:
 def _with_current_config(meta: StudyMeta) -> Any:
     """study.json as plain values; the configuration has today's settings, also where an older version wrote it."""
     tree = encode(meta)
+    tree["settings"].pop("per", None)  # version 0.3 had sockets as devices too; their ids differ from those of cores
     if config := tree["settings"].get("config"):
         tree["settings"]["config"] = to_dict(config_from_tree(migrated("config", config, META)))
     return tree

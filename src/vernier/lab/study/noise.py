@@ -9,19 +9,23 @@ about a median of three repeats, for example, hold a zero for every device.
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from vernier.measure.distributions import t_limit
+from vernier.lab.statistics.distributions import t_limits
 from vernier.measure.estimates import LEVEL, Floats
 
 Bools = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 _CALLED_DISTURBED = 0.02  # share of undisturbed fleets in which a run is called disturbed
+_NEVER = 1e9  # finite, as the noise it is multiplied by can be 0
+_CALLED_NOISY = 0.01  # share of devices with the common noise that are given a larger one
+_LOUD = 0.05  # the same for intervals
+_EQUAL = 1e-9  # logarithms of times that differ by less are equal but for the conversion of their unit
 _MOST_SIMULATED = 100  # devices; larger fleets use the limits of this many
 _FLEETS, _SAMPLES, _ROUNDS = 1000, 40_000, 12  # simulated fleets and numbers; most rounds of setting runs aside
 
@@ -61,12 +65,31 @@ def repeat_noise(slowness: Floats) -> RepeatNoise:
     return RepeatNoise(sd, freedom, calm)
 
 
-def _undisturbed(slowness: Floats, counts: Counts) -> Bools:
-    """Sets runs aside in rounds: without the worst ones the rest shows better how much undisturbed runs differ."""
+def calm_medians(slowness: Floats, calm: Bools) -> Floats:
+    """The median of each device's undisturbed runs."""
+    medians: Floats = np.nanmedian(np.where(calm, slowness, np.nan), -1)
+    return medians
+
+
+def calm_by(slowness: Floats, sd: float) -> Bools:
+    """Which runs were not disturbed, if repeats are known to differ by this standard deviation."""
+    distance, limit = _distances(slowness, np.isfinite(slowness).sum(-1))
+    calm: Bools = distance <= limit * sd
+    return calm
+
+
+def _distances(slowness: Floats, counts: Counts) -> tuple[Floats, float]:
+    """Distances to the fast quarter of the device's runs, and how far an undisturbed run can be, in rough sd."""
     ordered = np.sort(slowness, -1)  # NaN comes last
     anchor = np.take_along_axis(ordered, np.maximum((counts[..., None] + 3) // 4 - 1, 0), -1)
-    distance = np.abs(slowness - anchor)
-    limit = distance_limit(min(slowness.shape[-2], _MOST_SIMULATED), int(np.median(counts[counts > 1])))
+    several = counts[counts > 1]
+    repeats = int(np.median(several)) if several.size else 2
+    return np.abs(slowness - anchor), distance_limit(min(slowness.shape[-2], _MOST_SIMULATED), repeats)
+
+
+def _undisturbed(slowness: Floats, counts: Counts) -> Bools:
+    """Sets runs aside in rounds: without the worst ones the rest shows better how much undisturbed runs differ."""
+    distance, limit = _distances(slowness, counts)
     calm: Bools = np.isfinite(slowness)
     for _ in range(_ROUNDS):
         rough = _rough_sd(np.where(calm, slowness, np.nan))
@@ -94,29 +117,43 @@ def _within(slowness: Floats, calm: Bools) -> tuple[Floats, Floats]:
 
 def _rough_sd(slowness: Floats) -> Floats:
     """The median over devices of the shortest range of half of their repeats: slow runs do not move it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a fleet without repeats has NaN
+        rough: Floats = np.nan_to_num(np.nanmedian(_own_sd(slowness), -1))
+    return rough
+
+
+def _half(count: int) -> int:
+    """More than half of the runs, so that two repeats have a range too."""
+    return count // 2 + 1
+
+
+def _nearly_all(count: int) -> int:
+    """All but one run, which may be disturbed; of few all, as less shows nothing."""
+    return count - 1 if count > 4 else count
+
+
+def _own_sd(slowness: Floats, part: Callable[[int], int] = _half) -> Floats:
+    """Per device: the shortest range of some of its repeats, over that of normal numbers; NaN for a single repeat."""
     ordered, counts = np.sort(slowness, -1), np.isfinite(slowness).sum(-1)
     ranges = np.full(counts.shape, np.nan)
     for count in np.unique(counts[counts > 1]).tolist():
         rows = ordered[counts == count][:, :count]
-        ranges[counts == count] = _half_range(rows) / _half_range_of_normal(count)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a fleet without repeats has NaN
-        rough: Floats = np.nan_to_num(np.nanmedian(ranges, -1))
-    return rough
+        ranges[counts == count] = _shortest_range(rows, part(count)) / _range_of_normal(count, part(count))
+    return ranges
 
 
-def _half_range(ordered: Floats) -> Floats:
-    # More than half of the runs, so that two repeats have a range too. [devices, repeats], sorted.
-    half = ordered.shape[-1] // 2 + 1
-    shortest: Floats = (ordered[:, half - 1 :] - ordered[:, : ordered.shape[-1] - half + 1]).min(-1)
+def _shortest_range(ordered: Floats, part: int) -> Floats:
+    # [devices, repeats], sorted
+    shortest: Floats = (ordered[:, part - 1 :] - ordered[:, : ordered.shape[-1] - part + 1]).min(-1)
     return shortest
 
 
 @lru_cache(maxsize=256)
-def _half_range_of_normal(count: int) -> float:
-    """The median of the half range of normal numbers with standard deviation 1."""
+def _range_of_normal(count: int, part: int) -> float:
+    """The median of the shortest range of that many of normal numbers with standard deviation 1."""
     samples = np.random.default_rng(0).standard_normal((max(1000, _SAMPLES // count), count))
-    return float(np.median(_half_range(np.sort(samples, -1))))
+    return float(np.median(_shortest_range(np.sort(samples, -1), part)))
 
 
 @lru_cache(maxsize=256)
@@ -141,9 +178,46 @@ def median_variance(noise_sd: float, repeats: int) -> float:
     return noise_sd**2 / repeats * median_factor(repeats)
 
 
-def half_width(noise: RepeatNoise, repeats: int) -> Floats:
-    """Half the 95 % interval of the median of a device's repeats, as a logarithm. Some device has two repeats."""
-    distinct, inverse = np.unique(noise.freedom, return_inverse=True)
-    t = np.array([t_limit((1 - LEVEL) / 2, f) for f in distinct.tolist()])[inverse.reshape(np.shape(noise.freedom))]
-    half: Floats = t * noise.sd * math.sqrt(median_variance(1.0, repeats))
+def own_sd(slowness: Floats, noise: RepeatNoise, *, wide: bool = False) -> Floats:
+    """Standard deviation of each device's repeats: the common one, but its own if that is significantly larger.
+
+    `wide`: for intervals, as one that is too wide is no false alarm: own noise is assumed sooner, from nearly all runs.
+    """
+    part, called = (_nearly_all, _LOUD) if wide else (_half, _CALLED_NOISY)
+    own = _own_sd(slowness, part)
+    counts = np.isfinite(slowness).sum(-1)
+    ratios = np.array([_NEVER, *(_noisy_limit(n, part(n), called) for n in range(1, slowness.shape[-1] + 1))])
+    larger: Floats = np.where(own > ratios[counts] * noise.sd[..., None], own, noise.sd[..., None])
+    return larger
+
+
+@lru_cache(maxsize=256)
+def _noisy_limit(count: int, part: int, called: float) -> float:
+    """What this fraction of devices exceeds: its own estimate over the standard deviation that all have."""
+    if count < 2:
+        return _NEVER
+    samples = np.random.default_rng(1).standard_normal((_SAMPLES // 4, count))
+    return float(np.quantile(_own_sd(samples, lambda _: part), 1 - called))
+
+
+def resolution(slowness: Floats) -> Floats:
+    """The step to which times are rounded, as a logarithm: the smallest difference of two runs of the fleet."""
+    runs = np.sort(slowness.reshape(*slowness.shape[:-2], -1), -1)
+    gaps = np.diff(runs, axis=-1)
+    least: Floats = np.where(gaps > _EQUAL, gaps, np.inf).min(-1, initial=np.inf)
+    return np.where(np.isfinite(least), least, 0.0)
+
+
+def half_widths(slowness: Floats, noise: RepeatNoise) -> Floats:
+    """Half the 95 % intervals of the medians of the devices' repeats, as logarithms. Some device has two repeats.
+
+    Rounded times are known to half a step. A device that has significantly more noise than the others has its own.
+    """
+    counts, own = np.isfinite(slowness).sum(-1), own_sd(slowness, noise, wide=True)
+    # A device with noise of its own has shown it in its own repeats only.
+    freedom = np.where(own > noise.sd[..., None], counts - 1, noise.freedom[..., None]).clip(1)
+    variance = np.array([0.0, *(median_variance(1.0, n) for n in range(1, slowness.shape[-1] + 1))])
+    half: Floats = (
+        t_limits((1 - LEVEL) / 2, freedom) * own * np.sqrt(variance[counts]) + resolution(slowness)[..., None] / 2
+    )
     return half

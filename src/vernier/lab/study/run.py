@@ -12,22 +12,22 @@ import threading
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from vernier.clock import now_s
 from vernier.cores import allowed_cores
 from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.lab.bench.arms import run_study_repeat
+from vernier.lab.launcher import run
+from vernier.lab.records.bench import ConfigTree, MeasuringProgress, RepeatResult, StudyRequest
 from vernier.lab.telemetry.sensors import open_sensors
-from vernier.records.bench import ConfigTree, RepeatResult, StudyRequest
 from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo
-from vernier.records.study import StudyDevice, StudyMeta
 from vernier.references import given, use
 
 from .files import Repeat, StudyDir
+from .records import StudyDevice, StudyMeta
 
 COOL_MARGIN_C, COOL_POLL_S, COOL_MAX_S = 1.0, 5.0, 100.0
 
@@ -54,7 +54,6 @@ class StudySettings:
     repeats: int = 5
     batch: int = 64
     device: str = "auto"
-    per: Literal["core", "socket"] = "core"
     virtual: int = 0
     slow: tuple[tuple[int, float], ...] = ()
     pause_s: float = 5.0
@@ -67,9 +66,9 @@ class StudySettings:
 
 
 def find_targets(settings: StudySettings, device: Device) -> list[Target]:
-    """The devices to measure: accelerators, CPU cores or sockets, or virtual devices on the real ones in turn."""
+    """The devices to measure: accelerators, CPU cores, or virtual devices on the real ones in turn."""
     identity = device.identity()
-    real = _cpu_targets(settings.per, identity[0]) if device.name == "cpu" else _accelerators(device, identity)
+    real = _cpu_targets(identity[0]) if device.name == "cpu" else _accelerators(device, identity)
     if not settings.virtual:
         if settings.slow:
             raise ConfigError(f"{given('slow')} is for simulated devices: give {use('virtual', slot='N')} too.")
@@ -97,30 +96,18 @@ def _accelerators(device: Device, identity: Sequence[DeviceInfo]) -> list[Target
     ]
 
 
-def _cpu_targets(per: str, cpu: DeviceInfo) -> list[Target]:
-    """The cores, or sockets, that this process may use; their id is the machine's with their number."""
+def _cpu_targets(cpu: DeviceInfo) -> list[Target]:
+    """The cores that this process may use; their id is the machine's with their number."""
     if not hasattr(os, "sched_setaffinity"):
         raise ConfigError("This system cannot pin a process to a core, so its cores cannot be told apart: use Linux.")
     host = platform.node()
-    groups: dict[int, list[int]] = {}
-    for core in allowed_cores():
-        groups.setdefault(core if per == "core" else socket_of(core), []).append(core)
     return [
         Target(
-            device=StudyDevice(id=f"{cpu.uuid or host}-{per}{i}", index=i, name=cpu.name, host=host),
-            cores=tuple(cores),
+            device=StudyDevice(id=f"{cpu.uuid or host}-core{core}", index=core, name=cpu.name, host=host),
+            cores=(core,),
         )
-        for i, cores in groups.items()
+        for core in allowed_cores()
     ]
-
-
-def socket_of(core: int, root: Path = Path("/")) -> int:
-    """The socket (processor package) of a core; 0 where the system does not say."""
-    path = root / f"sys/devices/system/cpu/cpu{core}/topology/physical_package_id"
-    try:
-        return max(0, int(path.read_text()))
-    except (OSError, ValueError):
-        return 0
 
 
 def parse_slow(text: str) -> tuple[tuple[int, float], ...]:
@@ -151,29 +138,30 @@ class Listener(Protocol):
     def begin(self, study: StudyDir, done: int, total: int) -> None:
         """The study starts; `done` repeats were measured before."""
 
-    def pace(self, seconds_per_iteration: float, left: int) -> None:
-        """The first estimate of the time per iteration, with the number of repeats left."""
+    def progress(self, now: MeasuringProgress | None, left: int) -> None:
+        """What the process that measures is doing, about once per second; `left` is the number of repeats at first."""
 
     def repeat(self, done: int, total: int, what: str) -> None:
         """`done` repeats are finished, and `what` is next."""
 
 
+def plan_study(settings: StudySettings, targets: Sequence[Target]) -> StudyMeta:
+    """What will be measured, on which devices, in which order."""
+    return StudyMeta(
+        workload=settings.workload,
+        iterations=settings.iterations,
+        repeats=settings.repeats,
+        devices=tuple(t.device for t in targets),
+        order=tuple(plan_order([t.device.id for t in targets], settings.repeats, settings.seed)),
+        simulated=settings.virtual > 0,
+        settings=encode(settings),
+    )
+
+
 def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: Path, listener: Listener) -> StudyDir:
     """Measure every repeat that `out` does not have yet. Raises RunFailed at the end if some failed; others stay."""
-    by_id = {t.device.id: t for t in targets}
-    order = plan_order(list(by_id), settings.repeats, settings.seed)
-    study = StudyDir.resume_or_create(
-        out,
-        StudyMeta(
-            workload=settings.workload,
-            iterations=settings.iterations,
-            repeats=settings.repeats,
-            devices=tuple(t.device for t in targets),
-            order=tuple(order),
-            simulated=settings.virtual > 0,
-            settings=encode(settings),
-        ),
-    )
+    by_id, meta = {t.device.id: t for t in targets}, plan_study(settings, targets)
+    study, order = StudyDir.resume_or_create(out, meta), meta.order
     with study.locked():
         finished = {(r.device, r.repeat) for r in study.repeats()}
         left = [one for one in order if one not in finished]
@@ -182,19 +170,23 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
         for number, (name, repeat) in enumerate(left):
             note = cooler.wait(by_id[name].uuid) if number else ""
             listener.repeat(len(finished) + number, len(order), f"{name}, repeat {repeat}")
-            on_pace = None if number else lambda seconds: listener.pace(seconds, len(left))
             target = by_id[name]
             request = StudyRequest(
                 workload=settings.workload,
                 iterations=settings.iterations,
-                config=settings.config,
+                config=settings.config or {},
                 device=kind,
                 cores=target.cores,
                 uuid=target.uuid,
                 slowdown=target.device.slowdown or 1.0,
                 kernel_iterations=settings.kernel_iterations,
             )
-            result = run_study_repeat(name, request, target.variables, on_pace)
+            ended = run(
+                request,
+                variables=target.variables,
+                on_progress=lambda now: listener.progress(now, len(left)),
+            )
+            result = ended.result(RepeatResult, name)
             if isinstance(result, RepeatResult):
                 study.write_repeat(_repeat(name, repeat, result, note))
                 study.write_tables()
@@ -220,6 +212,7 @@ def _repeat(device: str, number: int, result: RepeatResult, cooling_note: str) -
         notes=tuple(filter(None, (*result.notes, cooling_note))),
         telemetry=result.telemetry,
         kernels=result.kernels,
+        exact=result.exact,
     )
 
 

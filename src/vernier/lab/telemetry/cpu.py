@@ -7,9 +7,10 @@ from pathlib import Path
 import psutil
 
 from vernier.clock import now_s
-from vernier.records.telemetry import MissingSensor, Reading, SensorDevice
+from vernier.lab.records.telemetry import Reading
+from vernier.records.environment import MissingSensor, SensorDevice
 
-LOAD_EVERY_S = 0.5
+_LOAD_EVERY_S = 0.5
 """How often the CPU's load is read: at 10 Hz it would be rounded to tenths, and be most of the cost of sampling."""
 _TEMPERATURE_LABELS = ("x86_pkg_temp", "cpu", "soc", "tcpu", "coretemp", "k10temp", "zenpower")
 
@@ -29,6 +30,7 @@ class CpuSensors:
         own_processes: Callable[[], list[psutil.Process]] | None = None,
         cores: Sequence[int] = (),
     ) -> None:
+        # One object for all readings: making one reads more of /proc than a reading does.
         this = psutil.Process()
         self._own_processes = own_processes or (lambda: [this])
         self._this = this
@@ -43,12 +45,13 @@ class CpuSensors:
         )
         # whole packages only: their cores and memory controllers are parts of them
         packages = sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]/energy_uj"))
+        # Energy of a whole processor, divided by images of half of it, would double the joules per image.
         if len(used) < len(names):
             self._miss("energy_j", "RAPL counts whole processors, and only some of their cores are in use")
             packages = []
         else:
             packages = self._readable("energy_j", packages, "no energy counter of the CPU (RAPL, powercap)")
-        self._energy = [EnergyCounter(package) for package in packages]
+        self._energy = [_EnergyCounter(package) for package in packages]
         throttles = sorted(path for name in used for path in cpus.glob(f"{name}/thermal_throttle/*_throttle_count"))
         self._throttles = self._readable("throttle", throttles, "no thermal_throttle counters")
         self._throttle_count = sum(map(_number, self._throttles))
@@ -73,9 +76,11 @@ class CpuSensors:
         """Busy, stolen and total seconds of all cores, and seconds of our own processes."""
         cores = psutil.cpu_times()._asdict()
         stolen, iowait, *guests = (cores.get(name, 0.0) for name in ("steal", "iowait", "guest", "guest_nice"))
+        # From /proc/stat, whose counters are seconds since boot: only differences mean anything.
         total = sum(cores.values()) - sum(guests)  # guests are already in user
         own = 0.0
         for process in self._own_processes():
+            # Worker processes end between being listed and being read.
             with contextlib.suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
                 own += times.user + times.system
@@ -88,13 +93,14 @@ class CpuSensors:
         """Who uses the cores and the memory; empty until the next reading is due, as the kernel counts in 10 ms."""
         if now_s() < self._load_due_s:
             return {}
-        self._load_due_s = now_s() + LOAD_EVERY_S
+        self._load_due_s = now_s() + _LOAD_EVERY_S
         before, self._times_before = self._times_before, self._times()
         busy, stolen, total, own = (b - a for a, b in zip(before, self._times_before, strict=True))
         memory = {
             "mem_used_bytes": float(psutil.virtual_memory().used),
             "rss_bytes": float(self._this.memory_info().rss),
         }
+        # Two readings within one tick of the kernel, 10 ms.
         if total <= 0:
             return memory
         others = max(0.0, busy - own)
@@ -118,6 +124,7 @@ class CpuSensors:
             (before_s, before_j), self._energy_before = self._energy_before, self._joules()
             at_s, joules = self._energy_before
             values["energy_j"] = joules
+            # The first reading can come in the same instant as the counter was opened.
             if at_s > before_s:
                 values["power_w"] = (joules - before_j) / (at_s - before_s)
         return [Reading(throttle=self._throttle(), **values)]
@@ -126,7 +133,7 @@ class CpuSensors:
         """Files are opened anew for each reading."""
 
 
-class EnergyCounter:
+class _EnergyCounter:
     """The energy counter of a RAPL domain, which wraps around."""
 
     def __init__(self, path: Path) -> None:
@@ -138,6 +145,7 @@ class EnergyCounter:
 
     def joules(self) -> float:
         value = _number(self._path)
+        # RAPL has 32 bits, which are 262 kJ on most processors: at 200 W it wraps about every 20 minutes.
         if value < self._last:
             self._wrapped += self._range
         self._last = value

@@ -1,55 +1,28 @@
-"""A thread that reads the sensors a few times per second and hands the samples to a sink.
+"""A thread that reads the sensors a few times per second and passes the samples on.
 
 Times are those of the one monotonic clock, `t_s`, so that samples and steps can be compared.
 """
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import psutil
 
 from vernier.clock import now_s, thread_cpu_s
-from vernier.records.telemetry import (
-    LostSensor,
-    Reading,
-    Sample,
-    SensorSetup,
-    TelemetryEnd,
-    TelemetryHeader,
-    TelemetryRecord,
-)
+from vernier.lab.records.telemetry import LostSensor, Reading, Sample, TelemetryEnd, TelemetryHeader, TelemetryRecord
+from vernier.records.environment import SensorSetup
 
 from .sensors import FIELDS, open_sensors
 
-DEFAULT_HZ = 10.0
-TREE_REFRESH_S = 10.0
+_DEFAULT_HZ = 10.0
+_TREE_REFRESH_S = 10.0
 METHOD = "vernier-telemetry-1"
 
 
-class Sink(Protocol):
-    """Receives the records: the run's file, or a list."""
-
-    def emit(self, record: TelemetryRecord) -> None: ...
-
-
-@dataclass
-class RecordList:
-    """A sink in memory."""
-
-    records: list[TelemetryRecord] = field(default_factory=list)
-
-    def emit(self, record: TelemetryRecord) -> None:
-        self.records.append(record)
-
-    @property
-    def samples(self) -> list[Sample]:
-        return [r for r in self.records if isinstance(r, Sample)]
-
-
 class Sampler:
-    """Reads the sensors `hz` times per second in its own thread. Use as a context manager; 0 Hz does nothing at all.
+    """Reads the sensors `hz` times per second in its own thread, and gives every record to `emit`, such as a list's
+    `append`. Use as a context manager; 0 Hz does nothing at all.
 
     `uuids` are those of the accelerators in use on this host: the sensors of others are not read. The first record is
     a header: which sensors there are, their units, and which are missing and why. The last one says what sampling cost.
@@ -62,14 +35,14 @@ class Sampler:
         self,
         device_kind: str,
         uuids: Sequence[str | None],
-        sink: Sink,
+        emit: Callable[[TelemetryRecord], None],
         *,
-        hz: float = DEFAULT_HZ,
+        hz: float = _DEFAULT_HZ,
         session: int = 0,
         root_pid: int | None = None,
         cores: Sequence[int] = (),
     ) -> None:
-        self._sink, self._hz, self._session = sink, hz, session
+        self._emit, self._hz, self._session = emit, hz, session
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
         own = None if root_pid is None else ProcessTree(root_pid)
@@ -79,10 +52,11 @@ class Sampler:
 
     def __enter__(self) -> "Sampler":
         if self._hz > 0:
-            self._sink.emit(
+            self._emit(
                 TelemetryHeader(method=METHOD, session=self._session, t_s=now_s(), fields=FIELDS, **vars(self.setup))
             )
             problem = self._try_sample()
+            # Daemon: a driver call that never returns must not keep the process alive after training.
             self._thread = threading.Thread(target=self._run, args=(problem,), name="vernier-telemetry", daemon=True)
             self._thread.start()
         return self
@@ -102,9 +76,11 @@ class Sampler:
             done = self._done.wait(max(0.0, due_s - now_s()))
             problem = self._try_sample()
             count += 1
+            # After a delay the missed samples are skipped: catching up would read the same values many times.
             due_s = max(due_s + 1 / self._hz, now_s())
+        # In this thread, so that its own CPU time is the cost of sampling.
         end_s, cpu_s = now_s(), thread_cpu_s()
-        self._sink.emit(
+        self._emit(
             TelemetryEnd(
                 session=self._session,
                 t_s=end_s,
@@ -126,10 +102,11 @@ class Sampler:
 
     def _sample(self) -> None:
         for sensors in self._sensors:
+            # A reader appends to `missing` while it reads: what is new has failed just now.
             known = len(sensors.missing)
             readings = sensors.read()
             for lost in sensors.missing[known:]:
-                self._sink.emit(
+                self._emit(
                     LostSensor(
                         device_kind=lost.kind,
                         device=lost.device,
@@ -140,13 +117,14 @@ class Sampler:
                     )
                 )
             for device, reading in zip(sensors.devices, readings, strict=True):
+                # A device that is lost keeps its place, so that readings and devices stay aligned.
                 if reading == Reading():
                     continue
                 sample: dict[str, Any] = {  # rounded to what a sensor can resolve
                     name: round(float(v), 3) if isinstance(v, int | float) else v for name, v in vars(reading).items()
                 }
                 sample |= {"device_kind": device.kind, "device": device.index, "session": self._session}
-                self._sink.emit(Sample(**sample, t_s=round(now_s(), 6)))
+                self._emit(Sample(**sample, t_s=round(now_s(), 6)))
 
 
 class ProcessTree:
@@ -158,7 +136,7 @@ class ProcessTree:
         self._refreshed_s: float | None = None
 
     def __call__(self) -> list[psutil.Process]:
-        if self._refreshed_s is None or now_s() - self._refreshed_s > TREE_REFRESH_S:
+        if self._refreshed_s is None or now_s() - self._refreshed_s > _TREE_REFRESH_S:
             self._members = [self._root, *self._root.children(recursive=True)]
             self._refreshed_s = now_s()
         return self._members

@@ -13,27 +13,14 @@ from typing import Protocol
 import psutil
 
 from vernier.errors import RunFailed
-from vernier.records.telemetry import ALL_SENSORS, MissingSensor, Reading, SensorDevice
+from vernier.lab.records.telemetry import ALL_SENSORS, Reading
+from vernier.records.environment import MissingSensor, SensorDevice
 from vernier.references import use
 
 from .cpu import CpuSensors
-from .vendor import HL_SMI_FAILURES, HLML, NVML, HlSmiSensors, Library, LibrarySensors
+from .vendor import HL_SMI_FAILURES, HLML, NVML, TABLES, HlSmiSensors, Library, LibrarySensors
 
-FIELDS = {
-    "util_pct": "busy share of the device",
-    "own_pct": "busy share of the CPU that is this process's (and its children's)",
-    "others_pct": "busy share of the CPU that is other programs'",
-    "steal_pct": "share of the CPU that the hypervisor gave to other guests",
-    "mem_used_bytes": "memory in use on the device",
-    "rss_bytes": "memory of this process",
-    "clock_mhz": "core clock; CPU: mean over cores",
-    "memory_clock_mhz": "memory clock",
-    "temperature_c": "temperature; CPU: the hottest of its sensors",
-    "power_w": "power draw; CPU: from the energy counter since the sample before",
-    "power_limit_w": "power limit in force",
-    "energy_j": "energy counter, joules since some moment before the run",
-    "throttle": "why the clock is held down, empty when it is not",
-}
+FIELDS = TABLES.fields
 """The fields of a `Reading`, explained; written to the header of telemetry.jsonl."""
 
 
@@ -64,20 +51,18 @@ def open_sensors(
     opened: list[Sensors] = [CpuSensors(Path(os.environ.get("VERNIER_SENSOR_ROOT", "/")), own_processes, cores)]
     problem: str | None = None
     uuids = tuple(dict.fromkeys(uuids))  # several processes may share a device
-    if device_kind in _LIBRARIES:
+    if device_kind in TABLES.libraries:
         try:
-            opened.insert(0, _open_accelerators(_LIBRARIES[device_kind], uuids))
+            opened.insert(0, _open_accelerators(TABLES.libraries[device_kind], uuids))
         except _NoSensors as error:
             problem = str(error)
     elif device_kind != "cpu":
         problem = f"no sensor library is known for {device_kind}"
     missing = [m for sensors in opened for m in sensors.missing]
     if problem is not None:
+        # First, since people read why the accelerator has no sensors before what the CPU lacks.
         missing.insert(0, MissingSensor(kind=device_kind, device=None, sensor=ALL_SENSORS, why=problem))
     return opened, tuple(missing)
-
-
-_LIBRARIES = {"cuda": NVML, "hpu": HLML}
 
 
 class _NoSensors(Exception):
@@ -86,6 +71,7 @@ class _NoSensors(Exception):
 
 def _open_accelerators(library: Library, uuids: Sequence[str | None]) -> Sensors:
     """By the vendor's library, or by hl-smi. Raises _NoSensors, or RunFailed for a library without our functions."""
+    # PyTorch calls AMD's devices cuda, too: NVML of a mixed host would find others than those in use.
     if library is NVML and uuids and not any(uuid and uuid.startswith(("GPU-", "MIG-")) for uuid in uuids):
         raise _NoSensors("sensors are read from NVIDIA's GPUs only, and this is not one, or it has no UUID")
     try:

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from vernier.config import DEFAULT_EXACT_THREADS, Config, Machine, Work, count_virtual_shards
 from vernier.config.checks import CROPS_OF_WHOLE_IMAGES
 from vernier.frozen import frozen
-from vernier.records.bench import SettingValue
+from vernier.lab.records.bench import SettingValue
 from vernier.references import use
 from vernier.wording import plural
 
 MOST_VALUES = 4
 Changes = Mapping[str, SettingValue]
 """Settings of the machine, by name without `machine.`, and their values."""
-_ENGINES = ("torch", "onnxruntime", "openvino")
 _ON_CPU = {
     "threads": "the device computes",
     "allocator": "the device has memory of its own",
@@ -64,6 +63,7 @@ class Situation:
 
 def order_of(situation: Situation) -> tuple[str, ...]:
     """The names of the settings in the order in which they are tried: what usually matters most comes first."""
+    # Convolution and threads decide most on a CPU; later values are tried with the best of them.
     if situation.work == "train":
         loading, layout = ("workers", "backend"), ("allocator", "procs", "process_batch", "mode")
         return ("convolution", "threads", "channels_last", *loading, *layout)
@@ -75,12 +75,10 @@ def setting_to_try(name: str, config: Config, situation: Situation) -> Setting:
     machine = config.machine
     now = _shown(name, machine, situation)
     why_not = _reason_against(name, config, situation)
-    if why_not:
-        return Setting(name=name, now=now, left_out=why_not)
-    candidates = [c for c in _values(name, config, situation) if c.shown != now][:MOST_VALUES]
+    candidates = () if why_not else tuple(c for c in _values(name, config, situation) if c.shown != now)[:MOST_VALUES]
     if not candidates:
-        return Setting(name=name, now=now, left_out="there is no other value here")
-    return Setting(name=name, now=now, candidates=tuple(candidates))
+        return Setting(name=name, now=now, left_out=why_not or "there is no other value here")
+    return Setting(name=name, now=now, candidates=candidates)
 
 
 def _shown(name: str, machine: Machine, situation: Situation) -> str:
@@ -92,13 +90,13 @@ def _shown(name: str, machine: Machine, situation: Situation) -> str:
         return _layout(machine.procs, threads)
     if name == "process_batch":
         return "whole" if machine.process_batch is None else str(machine.process_batch)
-    value = getattr(machine, name)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return _text(getattr(machine, name))
 
 
 def _reason_against(name: str, config: Config, situation: Situation) -> str:
     """Why a setting is not tried; empty where it is."""
     machine, exact = config.machine, config.machine.reduction == "exact"
+    # A layout consists of both: threads that were given leave no choice of processes.
     if name in situation.fixed or (name == "procs" and "threads" in situation.fixed):
         return "given, so it stays"
     if situation.device != "cpu" and name in _ON_CPU:
@@ -113,8 +111,10 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
         return "no other one is installed: pip install 'vernier[onnxruntime,openvino]'"
     if name in ("channels_last", "mode") and machine.engine != "torch":
         return f"only torch has it, and {machine.engine} runs the model"
+    # With exact reduction the search must not change a single bit of the result.
     if exact and name in ("mode", "threads", "convolution"):
         return "machine.reduction = exact: results depend on it"
+    # Its kernels read that layout only.
     if name == "channels_last" and machine.convolution == "winograd" and situation.work == "train":
         return "winograd needs it"
     if name == "convolution" and (machine.precision != "fp32" or not machine.channels_last):
@@ -133,8 +133,9 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
 def _values(name: str, config: Config, situation: Situation) -> Iterable[Candidate]:
     machine, cores = config.machine, situation.cores
     if name == "threads":
-        share = max(1, cores // machine.procs)
-        return [_candidate(name, n) for n in _halves(share)]
+        # All cores, half of them (without hyper-threads, often), and so on.
+        counts = {max(1, cores // machine.procs // n) for n in (1, 2, 4, 8)}
+        return [_candidate(name, n) for n in sorted(counts, reverse=True)]
     if name == "procs":
         return _layouts(config, cores)
     if name == "process_batch":
@@ -147,25 +148,26 @@ def _values(name: str, config: Config, situation: Situation) -> Iterable[Candida
         "backend": ("native", "compiled"),
         "allocator": ("keep", "huge", "system"),
         "mode": ("eager", "compile", "trace"),
-        "engine": [engine for engine in _ENGINES if engine == "torch" or engine in situation.engines],
+        "engine": ["torch", *situation.engines],
         "eval_batch": sorted({max(1, round(machine.eval_batch * share)) for share in (0.25, 0.5, 2)}),
     }
     return [_candidate(name, value) for value in values[name]]
 
 
 def _candidate(name: str, value: SettingValue) -> Candidate:
-    return Candidate(shown=str(value).lower() if isinstance(value, bool) else str(value), changes={name: value})
+    return Candidate(shown=_text(value), changes={name: value})
 
 
-def _halves(cores: int) -> list[int]:
-    """All cores, half of them (without hyper-threads, often), and so on."""
-    return sorted({max(1, cores // n) for n in (1, 2, 4, 8)}, reverse=True)
+def _text(value: SettingValue) -> str:
+    """A value as TOML has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _layouts(config: Config, cores: int) -> Iterable[Candidate]:
     """Processes that divide the batch evenly, with an even share of the cores each; exact reduction keeps threads."""
     recipe, machine = config.recipe, config.machine
     exact = machine.reduction == "exact"
+    # Uneven parts are refused in training, so that there is no use in measuring them.
     parts = count_virtual_shards(recipe) if exact else recipe.global_batch
     for procs in (1, 2, 4, 8, 16, 32, 64):
         if procs <= cores and parts % procs == 0:

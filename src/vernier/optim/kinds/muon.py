@@ -49,7 +49,7 @@ class Muon(Optim):
     def groups(self, model: Any) -> Any:
         """Filters of convolutions, biases and scales below the head, and the head."""
         from vernier.models.contract import layout_of
-        from vernier.optim.groups import group_of
+        from vernier.optim.build import group_of
 
         assert self.bias_lr is not None, "`check` lets no Muon be without it"
         assert self.head_lr is not None, "`check` lets no Muon be without it"
@@ -73,17 +73,19 @@ class Muon(Optim):
             momentum = self.filter_momentum if filters else self.momentum
             update = grad.add(buffer.mul_(momentum).add_(grad), alpha=momentum)
             if filters:
+                # The clamp keeps filters of zeros, which the division would make NaN.
                 p.mul_(len(p) ** 0.5 / p.norm().clamp_min(1e-12))
-                update = orthogonalised(update.flatten(1)).reshape(update.shape)
+                update = _orthogonalised(update.flatten(1)).reshape(update.shape)
             p.sub_(update, alpha=group["lr"])
 
 
-def orthogonalised(matrix: Any) -> Any:
+def _orthogonalised(matrix: Any) -> Any:
     """About the nearest orthogonal matrix (U V^T of the singular value decomposition), by Newton-Schulz iterations.
 
     Its singular values come out at 0.5 to 1.5 and not at 1, which trains as well.
     """
     a, b, c = _NEWTON_SCHULZ
+    # The Gram matrix of the shorter side is the smaller one.
     tall = matrix.shape[0] > matrix.shape[1]
     x = (matrix.T if tall else matrix) / (matrix.norm() + 1e-7)
     for _ in range(_ITERATIONS):

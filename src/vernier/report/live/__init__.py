@@ -1,5 +1,5 @@
-"""A run as it is shown while it trains: the terminal, and trackers (TensorBoard, W&B, MLflow).
+"""A run as the terminal shows it while it trains. Trackers plug in from `compat.trackers`.
 
 Each module is an observer of `engine.observe`'s events (`records.events`), or a part of one. May import `records`,
-`store`, `clock` and `measure`, never `engine`. Logs of other tools are `report.logs`, the page is `report.page`.
+`store`, `clock` and `measure`, never `engine`. The page is `report.page`.
 """

@@ -1,5 +1,6 @@
-"""A run on the terminal: a live bar for a person, one plain line every few seconds where there is no terminal, and one
-line per so many steps where `limits.log_every_steps` asks for it.
+"""Progress of a run on the terminal: a live bar; without a terminal, a line every few seconds.
+
+With `limits.log_every_steps` also a line every N steps.
 
 Writes to standard error only; results on standard output are the command line's business.
 """
@@ -8,21 +9,31 @@ import threading
 from collections.abc import Callable, Mapping
 
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+)
+from rich.table import Column
+from rich.text import Text
 
 from vernier.addresses import redact
-from vernier.clock import duration, now_s
+from vernier.clock import now_s
 from vernier.measure.agreement import agreement_lines
-from vernier.measure.profiles import describe_profile
 from vernier.measure.published import speed_lines
 from vernier.measure.throughput import Window
+from vernier.quantities import duration, rough_memory
 from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
-from vernier.records.run import EvalResult, MemoryPrediction, RunSummary, TrainingSpeed
+from vernier.records.run import RunSummary, own_figures
 from vernier.records.what_ran import line_of
 from vernier.references import plain, use
-from vernier.wording import describe_batch, plural, printable, two_digits
-
-from .bar import live_bar
+from vernier.templates import lines_of, open_templates
+from vernier.wording import describe_batch, plural, printable
 
 PLAIN_EVERY_S = 5.0
 TTA = " with flip test-time augmentation"
@@ -34,9 +45,16 @@ _PURPOSES = ("data_wait", "compute", "communication", "evaluation", "checkpoint"
 
 
 def format_figures(figures: Mapping[str, float | None]) -> str:
-    """One line: top-1, top-5 and loss of a classifier, or AP, AP50 and AP75 of a detector, as far as they are there."""
+    """One line with those of top-1, top-5, loss, AP, AP50 and AP75 that are known, and the user's own."""
     parts = [form.format(value) for name, form in _FORMATS.items() if (value := figures.get(name)) is not None]
+    parts += [f"{name} {value:.4g}" for name, value in own_figures(figures).items()]
     return "  ".join(parts) or "no figures: the data has nothing to measure"
+
+
+_TEMPLATES = open_templates(
+    __file__, plural=plural, figures=format_figures, memory=rough_memory, duration=duration, use=use
+)
+_TEMPLATES.globals["tta"] = TTA
 
 
 class ConsoleObserver:
@@ -53,8 +71,7 @@ class ConsoleObserver:
         self._last_line_s = now_s()
         self._step_s = 0.0
         self._bar: Progress | None = None
-        self._start_up_task: TaskID | None = None
-        self._task: TaskID | None = None
+        self._task = TaskID(0)  # of the bar: starting up, then the training
         self._eval_task: TaskID | None = None
         self._done = threading.Event()
         self._activity, self._detail, self._activity_since_s = "starting up", "", now_s()
@@ -64,8 +81,8 @@ class ConsoleObserver:
         if self._quiet:
             return self
         if self._console.is_terminal:
-            self._bar = live_bar(self._console)
-            self._start_up_task = self._bar.add_task("starting up", total=None)
+            self._bar = _live_bar(self._console)
+            self._task = self._bar.add_task("starting up", total=None)
             self._bar.start()
         else:
             self._heartbeat.start()
@@ -95,7 +112,8 @@ class ConsoleObserver:
         self._begin(phase, f" {done}/{total}")
         if self._bar is not None:
             if self._eval_task is None:
-                self._end_of_start_up()
+                # An evaluation without a training run has no other task.
+                self._bar.update(self._task, visible=self._start.total_steps > 0)
                 self._eval_task = self._bar.add_task(phase, total=total)
             self._bar.update(self._eval_task, completed=done, parts=(f"{done}/{total}",))
             if done == total:
@@ -108,19 +126,19 @@ class ConsoleObserver:
     def _on_start(self, event: StartEvent) -> None:
         self._start, done = event, event.resumed_from or 0
         self._begin(f"step {done + 1}")
-        for line in opening_lines(event):
+        for line in _opening_lines(event):
             self.say(line)
         if event.resumed_from is not None:
             self.say(f"  resuming from step {event.resumed_from:,}", style="bold")
-        for note in event.notes:
+        for note in (*event.notes, *(event.guarantees or ())):
             self.say(f"  {note}")
         if self._bar is not None:
-            self._end_of_start_up()
-            self._task = self._bar.add_task("first step", total=event.stop_step, completed=done)
+            self._bar.reset(self._task, description="first step", total=event.stop_step, completed=done, visible=True)
 
     def _on_step(self, event: StepEvent) -> None:
         window, start = Window.of_step(event), self._start
         mean_s = window.wall_s / len(event.step_s)
+        # A moving average: with single windows, the time that is left would jump.
         self._step_s = 0.7 * self._step_s + 0.3 * mean_s if self._step_s else mean_s
         self._begin(f"step {event.step + 1}")
         accuracy = [format_figures({"top1": event.top1, "top5": event.top5})] if event.top1 is not None else []
@@ -134,8 +152,9 @@ class ConsoleObserver:
             f"lr {event.lr:.4g}",
             f"data wait {100 * window.data_wait_share:.0f} %",
         )
-        if self._bar is not None and self._task is not None:
+        if self._bar is not None:
             self._bar.update(self._task, description="train", completed=event.step, parts=parts)
+        # With a bar, lines are printed only on request.
         if start.log_every_steps or (self._bar is None and now_s() - self._last_line_s >= PLAIN_EVERY_S):
             self.say("  ".join(parts))
 
@@ -145,16 +164,16 @@ class ConsoleObserver:
             return
         figures = format_figures({"top1": event.top1, "top5": event.top5, "loss": event.loss})
         self.say(
-            f"epoch {event.epoch}  trained {event.samples or 0:,} images in {event.seconds:.1f} s, "
+            f"epoch {event.epoch}  trained {plural(event.samples or 0, 'image')} in {event.seconds:.1f} s, "
             f"{event.images_per_s_total:,.0f} img/s  {figures}"
         )
 
     def _on_eval(self, event: EvalEvent) -> None:
         best = " (best so far)" if event.best else ""
-        part = "" if event.exact else " [only part of the validation set]"
+        part = "" if event.exact else f" [{event.describe_part()}]"
         self.say(
             f"epoch {event.epoch:.2f}  {format_figures(event.figures)}  "
-            f"on {event.samples:,} images in {event.seconds:.1f} s{best}{part}{TTA if event.flip_tta else ''}"
+            f"on {plural(event.samples, 'image')} in {event.seconds:.1f} s{best}{part}{TTA if event.flip_tta else ''}"
         )
 
     # ---------------------------------------------------------------------------------------------------------- lines
@@ -170,11 +189,6 @@ class ConsoleObserver:
         self._last_line_s = now_s()
         self._console.print(printable(redact(self._word(text))), style=style, markup=False, soft_wrap=True)
 
-    def _end_of_start_up(self) -> None:
-        if self._bar is not None and self._start_up_task is not None:
-            self._bar.remove_task(self._start_up_task)
-            self._start_up_task = None
-
     def _begin(self, activity: str, detail: str = "") -> None:
         """Note what the run is doing now, and since when; `detail` may change while it does."""
         self._detail = detail
@@ -189,94 +203,59 @@ class ConsoleObserver:
                 self.say(f"... {self._activity}{self._detail} still running after {seconds:.0f} s")
 
 
-def opening_lines(start: StartEvent) -> list[str]:
-    """What a run is about to do, and the values derived for it."""
-    cut = f", stopping at {start.stop_step:,}" if start.stop_step < start.total_steps else ""
-    if start.stop_step > start.total_steps:
-        cut = f", then on to {start.stop_step:,} at the last rate"
-    validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
-    epochs = "epoch" if start.epochs == 1 else "epochs"
+def _opening_lines(start: StartEvent) -> list[str]:
+    """Lines about a run that starts, with the values derived for it."""
     batch = describe_batch(
         world=start.world,
         process_batch=start.process_batch,
         accumulation=start.accumulation,
         virtual_shards=start.virtual_shards,
     )
-    return [
-        start.recipe,
-        f"  {line_of([start.ran])}",
-        f"  data       {start.data}: {start.train_samples:,} training{validation} images, {start.classes:,} classes",
-        f"  batch      {batch}",
-        f"  schedule   {plural(start.steps_per_epoch, 'step')} per epoch x {start.epochs:g} {epochs} = "
-        f"{start.total_steps:,} steps{cut}, learning rate {start.lr_rule or f'{start.lr:g}'}, seed {start.seed}",
-        *([f"  memory     {format_memory(start.memory)}"] if start.memory else []),
-        f"  run        {start.run}",
-    ]
-
-
-def format_memory(prediction: MemoryPrediction) -> str:
-    """The predicted peak in a few words."""
-    when = " in evaluation" if prediction.in_evaluation else ""
-    return f"about {two_digits(prediction.peak_bytes / 2**30)} GiB per process at the peak{when}, as predicted"
+    return lines_of(_TEMPLATES, "opening.txt", {"start": start, "ran": line_of([start.ran]), "batch": batch})
 
 
 def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
     """The summary of a run for standard output."""
-    lines = [] if summary.ran is None else [f"ran        {summary.ran.line()}"]
-    best, spent = summary.best, summary.spent_s
-    if summary.result is not None:
-        lines.append(_result_line(summary.result, summary.step or 0))
-        if best is not None and best.step != summary.step:
-            lines.append(f"best       {format_figures(best.figures)} at step {best.step:,}")
-    if summary.reached_target and summary.result is not None:
-        setting = "eval.target_ap" if "AP" in summary.result.figures else "eval.target_top1"
-        lines.append(
-            f"target     reached at step {summary.step or 0:,}, which ended the run; {use(setting, None)} trains to "
-            "the end of the schedule"
-        )
-    if summary.stopped_early:
-        lines.append("early stop the last evaluations were not better than the best one (eval.patience)")
-    lines += [f"note       {note}" for note in summary.notes or ()]
-    if summary.agreement is not None:
-        lines += agreement_lines(summary.agreement)
-    if summary.training is not None:
-        lines.append(_speed_line(summary.training))
-        lines += [f"published  {line}" for line in speed_lines(summary.published_speeds)]
-    if summary.memory is not None and summary.memory.measured_bytes is not None:
-        measured, predicted = (
-            two_digits(size / 2**30) for size in (summary.memory.measured_bytes, summary.memory.predicted_bytes)
-        )
-        lines.append(f"memory     {measured} GiB at the peak of a process; {predicted} GiB were predicted")
-    parts = ", ".join(
+    spent = summary.spent_s
+    parts = [
         f"{purpose.replace('_', ' ')} {duration(spent.get(purpose, 0.0))}"
         for purpose in _PURPOSES
         if purpose != "communication" or purpose in spent
+    ]
+    values = {
+        "s": summary,
+        "run": run,
+        "status": status,
+        "parts": ", ".join(parts),
+        "agreement": agreement_lines(summary.agreement) if summary.agreement else (),
+        "speeds": speed_lines(summary.published_speeds),
+        "profile": summary.profile.lines() if summary.profile else (),
+    }
+    return lines_of(_TEMPLATES, "closing.txt", values)
+
+
+# ------------------------------------------------------------------------------------------------------------- the bar
+
+
+def _live_bar(console: Console) -> Progress:
+    """A progress display for tasks with the field `parts`, a sequence of texts, most important first.
+
+    A task without parts shows how long it has been running.
+    """
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(max(10, min(24, console.width // 5))),
+        TaskProgressColumn("{task.percentage:>3.0f} %"),  # nothing for a task without a total
+        _Parts(Column(ratio=1, no_wrap=True, overflow="crop")),
+        console=console,
+        expand=True,
+        transient=True,
+        redirect_stdout=False,  # results are written as they are, not wrapped to the width
+        refresh_per_second=4,
     )
-    lines.append(f"time       {duration(spent['total'])} = {parts}")
-    if summary.profile is not None:
-        lines += describe_profile(summary.profile)
-    if summary.bad_images:
-        lines.append(f"bad images {len(summary.bad_images)}, the first is {summary.bad_images[0].path}")
-    lines += [f"run        {run}  ({status})", f"open       vernier report {run}"]
-    return lines
 
 
-def _result_line(result: EvalResult, step: int) -> str:
-    averaged = "averaged " if result.averaged else ""
-    part = ("" if result.exact else ", PART of the validation set") + (TTA if result.flip_tta else "")
-    figures = format_figures(result.figures)
-    return f"result     {figures}  ({averaged}weights at step {step:,}, {result.samples:,} images{part})"
-
-
-def _speed_line(speed: TrainingSpeed) -> str:
-    low, high = speed.images_per_s_total_95
-    interval = f", 95 % interval {low:,.0f} to {high:,.0f}" if low is not None and high is not None else ""
-    if not interval and speed.step_s is not None:
-        interval = f", no 95 % interval ({speed.step_s.basis})"
-    excluded = speed.warmup_steps_excluded
-    return (
-        f"speed      {speed.images_per_s_total:,.0f} img/s total on {plural(speed.devices, 'device')}, data included"
-        f"{interval}; data wait {100 * (speed.data_wait_share or 0.0):.1f} %; "
-        f"{plural(speed.steps_measured or 0, 'step')}, without the first{f' {excluded}' if excluded != 1 else ''}"
-        f"{', timed in windows of several' if speed.step_times == 'windows' else ''}"
-    )
+class _Parts(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("  ".join(task.fields.get("parts") or [duration(task.elapsed or 0.0)]))

@@ -21,6 +21,7 @@ class _Messages(io.RawIOBase):
     """Standard error, which takes everything."""
 
     def __init__(self) -> None:
+        # The descriptor stays open: libraries in C++ write to it, too.
         self._backlog = Backlog(lambda: io.FileIO(MESSAGES, "wb", closefd=False))
 
     def write(self, data: Any) -> int:

@@ -1,5 +1,7 @@
 """Joins the sections of a page, their figures as data, style and scripts into one file that loads nothing else.
 
+Also writes that file, for `vernier report` and for Python.
+
 A section that fails, such as one of an outside package, is shown as failed: the rest of the page is still of use.
 """
 
@@ -17,12 +19,17 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.clock import utc_stamp
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.plugins import describe_failures
+from vernier.references import given, use
+from vernier.store import write_atomically
 from vernier.version import describe_version
 from vernier.wording import plural
 
+from .collect import collect, smoke_runs
 from .figures import Content, Figure, Lines, Section, sections
-from .html import div, joined, section, tag
+from .html import div, joined, tag
 from .identity import Parts, summary_of_parts
 from .numbers import when
 from .subjects import Subject
@@ -39,7 +46,7 @@ BRAND = Markup(
 
 
 @dataclass(frozen=True)
-class BuiltSection:
+class _BuiltSection:
     """A section with its content, as HTML and the figures in it."""
 
     name: str
@@ -54,7 +61,7 @@ class Page:
 
     title: str
     top: Markup
-    sections: tuple[BuiltSection, ...]
+    sections: tuple[_BuiltSection, ...]
     ran: str = ""
     """What ran, in one line; saved pictures have it in small print."""
 
@@ -62,19 +69,17 @@ class Page:
     def figures(self) -> dict[str, Figure]:
         return {f.name: f for s in self.sections for f in s.figures}
 
-    def html(self, *, live: bool = False) -> str:
+    def html(self) -> str:
         """The text of the HTML file."""
         script = "\n".join(map(_resource, SCRIPTS))
         text = Markup(_resource("template.html")).format(  # noqa: S704  Vernier's own file
-            live=Markup(' data-live="yes"') if live else "",
-            policy=_policy(script, live=live),
+            policy=_policy(script),
             title=f"{self.title} · Vernier",
             ran=self.ran or self.title,
             style=Markup(_resource("style.css")),  # noqa: S704  Vernier's own file
             top=self.top,
             contents=self.contents(),
             sections=joined(s.html for s in self.sections),
-            light=tag("span", "live", id="live", cls="live", role="status") if live else Markup(""),
             footer=f"Made by Vernier {describe_version()} from run directories alone; it needs no network.",
             figures=Markup(self.figures_json()),  # noqa: S704  made safe there
             script=Markup(script),  # noqa: S704  Vernier's own file
@@ -89,16 +94,6 @@ class Page:
         text = json.dumps({name: f.data() for name, f in self.figures.items()}, allow_nan=False, separators=(",", ":"))
         # HTML ends a script element at `</script`, also within a JSON string. JSON reads these escapes back.
         return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-    def update(self) -> dict[str, Any]:
-        """The parts that the live view replaces."""
-        parts = [{"id": s.name, "html": _encodable(str(s.html)), "digest": _digest(s)} for s in self.sections]
-        return {
-            "top": _encodable(str(self.top)),
-            "contents": str(self.contents()),
-            "sections": parts,
-            "figures": self.figures_json(),
-        }
 
 
 def build(subjects: list[Subject], left_out: Sequence[Path] = ()) -> Page:
@@ -117,7 +112,7 @@ def build(subjects: list[Subject], left_out: Sequence[Path] = ()) -> Page:
     return Page(f"{smoke}{title}", joined(head), tuple(filter(None, candidates)), " · ".join(parts.values()))
 
 
-def _build(name: str, plugin: Section, subjects: Sequence[Subject]) -> BuiltSection | None:
+def _build(name: str, plugin: Section, subjects: Sequence[Subject]) -> _BuiltSection | None:
     chosen = [s for s in subjects if isinstance(s, plugin.of) and (plugin.brief or not s.brief)]
     content, failure = _try(plugin, chosen)
     failures = {s.name: why for s in chosen if failure and (why := _try(plugin, [s])[1])}
@@ -129,14 +124,20 @@ def _build(name: str, plugin: Section, subjects: Sequence[Subject]) -> BuiltSect
         return None
     content = content or Content(parts=[])
     notices = [tag("p", f"This section could not be made for {s}: {why}", cls="notice") for s, why in failures.items()]
-    html = section(name, plugin.title, content.lead, *content.parts, *notices, cls=content.cls)
+    html = _section(name, plugin.title, content.lead, *content.parts, *notices, cls=content.cls)
     # A run has one colour on the whole page, which follows from its position among all names.
     names = tuple(s.name for s in subjects if not s.brief)
     figures = tuple(
         replace(f, chart=replace(f.chart, colours=names)) if isinstance(f.chart, Lines) and f.chart.by == "run" else f
         for f in content.figures
     )
-    return BuiltSection(name, plugin.contents or plugin.title, html, figures)
+    return _BuiltSection(name, plugin.contents or plugin.title, html, figures)
+
+
+def _section(name: str, title: str, lead: Any, *children: Any, cls: str | None = None) -> Markup:
+    heading = Markup('<h2 id="{}-title">{}</h2>').format(name, title)
+    sentence = tag("p", lead, cls="section-lead") if lead else None
+    return tag("section", heading, sentence, *children, cls=cls, id=name, aria_labelledby=f"{name}-title")
 
 
 def _try(plugin: Section, subjects: list[Subject]) -> tuple[Content | None, str]:
@@ -175,23 +176,55 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", errors="replace").decode("utf-8")
 
 
-def _digest(section: BuiltSection) -> str:
-    # The live page replaces a section only if its digest changed, so that zoom, open tables and scrolling stay.
-    text = json.dumps([str(section.html), [f.data() for f in section.figures]])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 @cache
 def _resource(name: str) -> str:
     return files("vernier.report.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _policy(script: str, *, live: bool) -> str:
+def _policy(script: str) -> str:
     """The content security policy: only this script runs and nothing is fetched, whatever text a run contains."""
     # The hash is of exactly the text between the script tags. Inline styles are allowed: bars have their width in one.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    connect = "'self'" if live else "'none'"
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
+
+
+# ------------------------------------------------------------------------------------------------------------ the file
+
+
+@frozen
+class WrittenPage:
+    """A page that was written: its file and content, its subjects, and the smoke runs that were left out."""
+
+    path: Path
+    page: Page
+    subjects: tuple[Subject, ...]
+    left_out: tuple[Path, ...]
+
+
+def _choose_file(paths: Sequence[Path], out: Path | None) -> Path:
+    """The file of a page: as named, in the folder that is named, or report.html in the run or the current folder.
+
+    Raises ConfigError for a file of another kind.
+    """
+    if out is not None and out.suffix not in ("", ".html", ".htm") and not out.is_dir():
+        page = use("out", out.with_suffix(".html"))
+        raise ConfigError(f"{given('out', out)}: reports are HTML. Use {page}; a browser prints it to PDF.")
+    if out is not None:
+        return out / "report.html" if out.is_dir() else out
+    return (paths[0] if len(paths) == 1 and paths[0].is_dir() else Path()) / "report.html"
+
+
+def write_page(paths: Sequence[Path], out: Path | None) -> WrittenPage:
+    """Write one page about all paths; an older one is replaced. Raises ConfigError."""
+    target = _choose_file(paths, out)
+    subjects, left_out = collect(paths, target.resolve().parent), smoke_runs(paths)
+    page = build(subjects, left_out)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, page.html())
+    except OSError as error:
+        raise ConfigError(f"Cannot write {given('out', target)}: {error.strerror}. Choose another file.") from None
+    return WrittenPage(path=target, page=page, subjects=tuple(subjects), left_out=tuple(left_out))

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.plugins import describe_failures
-from vernier.report.logs.reading import read_json_or_none
-from vernier.store import RunDir, find_runs
+from vernier.store import DamagedFile, RunDir, find_runs, read_json
 from vernier.wording import plural
 
 from .identity import unique_names
@@ -27,7 +27,8 @@ def collect(paths: Sequence[Path], page_folder: Path | None = None) -> list[Subj
 
     Links are relative to `page_folder`. Raises ConfigError where there is nothing.
     """
-    sources = [source for path in paths for source in _open(path)]
+    # One run that is given twice, such as by name and in its folder, is one subject.
+    sources = list({path.resolve(): (kind, path) for each in paths for kind, path in _open(each)}.values())
     if not sources:
         if smoke := smoke_runs(paths):
             raise ConfigError(
@@ -62,3 +63,11 @@ def _open(path: Path) -> list[tuple[Kind, Path]]:
     if kind is not None:
         return [(kind, path)]
     return [source for run in find_runs(path) if not run.is_smoke for source in _open(run.path)]
+
+
+def read_json_or_none(path: Path) -> Any:
+    """The content of a .json file; None for another file and one that cannot be read."""
+    try:
+        return read_json(path) if path.suffix == ".json" else None
+    except (OSError, DamagedFile):
+        return None

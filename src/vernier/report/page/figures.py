@@ -15,20 +15,18 @@ from markupsafe import Markup
 from vernier.frozen import frozen
 from vernier.plugins import load_group
 from vernier.records.codec import encode, omitted
-from vernier.wording import plural
 
-from .html import div, joined, tag
+from .html import div, fill, joined, tag
 from .subjects import Subject
 
 # Data is 4, computing 0 and communication 3 in the other stacked charts, too: one thing has one color on the page.
 PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer": 2, "communication": 3, "idle": 7}
 COLOURS = 12  # s0 to s11 and c0 to c11 of style.css
-SAVE_BUTTONS = {
-    "copy": ("copy", "copy the picture, for slides"),
-    "png": ("PNG", "save the picture, for slides"),
-    "svg": ("SVG", "save the drawing"),
-    "csv": ("CSV", "save the data"),
-}
+_RUN_KEY = Markup(
+    '<button type="button" class="key" data-do="run" data-run="{1}" aria-pressed="true" title="{1}: show or hide">'
+    '<svg width="22" height="8"><line x1="0" x2="22" y1="4" y2="4" class="line s{0}"></line></svg><span>{1}</span>'
+    "</button>"
+)
 Row = Sequence[str | int | float | bool | None]
 Name = str | None
 """The name of a column, or the title of an axis."""
@@ -158,38 +156,7 @@ class Figure:
 
     def html(self) -> Markup:
         """The frame in which the script draws it, with its tools and its data."""
-        # Buttons have no onclick, which the content security policy forbids: page.js acts on data-do.
-        switches = {
-            "log": ("log", "logarithmic axis", getattr(self.chart, "log", False)),
-            "disturbed": (
-                "hide disturbed",
-                "leave out runs that were disturbed",
-                getattr(self.chart, "disturbed", None) is not None,
-            ),
-        }
-        tools = div(
-            "figure-tools",
-            *(
-                tag("button", text, type="button", data_do=do, data_figure=self.name, aria_pressed="false", title=title)
-                for do, (text, title, offered) in switches.items()
-                if offered
-            ),
-            *(
-                tag("button", text, type="button", data_do=do, data_figure=self.name, title=title)
-                for do, (text, title) in SAVE_BUTTONS.items()
-            ),
-        )
-        heading = tag("figcaption", tag("h3", self.title), tools)
-        caption = tag("p", self.caption, cls="caption") if self.caption else None
-        data = tag(
-            "details",
-            tag("summary", f"data, {plural(len(self.rows), 'row')}"),
-            div("data-table"),  # filled when a reader opens it, from the same rows as the chart
-            cls="data",
-            data_figure=self.name,
-        )
-        plot = div("plot", data_figure=self.name)
-        return tag("figure", heading, plot, caption, data, cls="wide" if self.wide else None)
+        return fill("figure", figure=self)
 
     def data(self) -> dict[str, Any]:
         """For the script: plain values, floats to seven digits; texts that occur often by their number in `texts`."""
@@ -273,10 +240,7 @@ def run_legend(runs: Sequence[Subject]) -> Markup | None:
     """The names of a section's runs, each with its colour on the page; a click hides one in all charts."""
     keys = []
     for s in runs if len(runs) > 1 else ():
-        line = tag("line", x1=0, x2=22, y1=4, y2=4, cls=f"line s{(s.colour or 0) % COLOURS}")
-        mark = tag("svg", line, width=22, height=8)
-        attributes = {"data_do": "run", "data_run": s.name, "aria_pressed": "true", "title": f"{s.name}: show or hide"}
-        keys.append(tag("button", mark, tag("span", s.name), type="button", cls="key", **attributes))
+        keys.append(_RUN_KEY.format((s.colour or 0) % COLOURS, s.name))
     return div("legend runs-legend", *keys) if keys else None
 
 

@@ -1,6 +1,6 @@
 """Which subject is which: what ran in it, in the same parts for every kind of subject, and names by what differs.
 
-Vernier's runs have a record; other systems' logs are described from what they have.
+Vernier's runs have a record; other systems' logs are described from what they have (`NOT_IN_LOG`).
 """
 
 import os
@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vernier.records.what_ran import WhatRan
-from vernier.report.logs.model import RunLog
-from vernier.report.logs.work import NOT_IN_LOG, work_of
 
 if TYPE_CHECKING:
     from .subjects import Subject
 
+NOT_IN_LOG = "not in the log"
 HEADING = ("network", "image size", "batch", "data")
 PARTS = (*HEADING[:2], "classes", "batch", "devices", "data", "precision", "mode", "device", "torch", "Vernier", "date")
 # Names are also the entries of legends: settings per name, characters per value.
@@ -43,24 +42,12 @@ def parts_of_record(ran: Sequence[WhatRan]) -> Parts:
     return texts | {"batch": texts["batch"].replace(" | batch ", ", ")} if ran else {}
 
 
-def parts_of_log(log: RunLog) -> Parts:
-    """What ran in another system's log; what it does not say is `NOT_IN_LOG`."""
-    texts = work_of(log).texts
-    texts = texts | {"batch": texts.get("batch") or texts.get("global batch", "")}
-    # `work_of` words an unknown number as a sentence, which would count as a known part here.
-    if log.devices is None:
-        texts.pop("devices", None)
-    # Parts from `mode` on are stated by Vernier's own records alone; they are not called missing in external logs.
-    parts = {part: texts.get(part) or NOT_IN_LOG for part in PARTS[: PARTS.index("mode")]}
-    return parts | ({"device": texts["device"]} if texts.get("device") else {})
-
-
 def differing_parts(subjects: Sequence[Parts]) -> list[str]:
-    """The parts of what ran in which some subjects differ, as far as they say it."""
-    return [part for part in PARTS if part != "date" and len(known_texts(subjects, part)) > 1]
+    """The parts of what ran in which some subjects differ, among those that are known."""
+    return [part for part in PARTS if part != "date" and len(_known_texts(subjects, part)) > 1]
 
 
-def known_texts(subjects: Iterable[Mapping[str, str]], part: str) -> list[str]:
+def _known_texts(subjects: Iterable[Mapping[str, str]], part: str) -> list[str]:
     """What subjects say of a part of what ran, each text once."""
     return list(dict.fromkeys(text for each in subjects if (text := each.get(part, "")) not in ("", NOT_IN_LOG)))
 
@@ -69,7 +56,7 @@ def summary_of_parts(subjects: Sequence[Parts]) -> Parts:
     """What ran in all subjects, for the head of a page; where they differ, their values, or how many there are."""
     summary: Parts = {}
     for part in PARTS:
-        texts = known_texts(subjects, part)
+        texts = _known_texts(subjects, part)
         joined = " | ".join(texts).replace(" | batch ", ", ")
         if texts:
             summary[part] = joined if len(texts) == 1 or len(joined) <= LONGEST_LIST else f"{len(texts)} different"
@@ -77,7 +64,7 @@ def summary_of_parts(subjects: Sequence[Parts]) -> Parts:
 
 
 def heading(parts: Mapping[str, str]) -> str:
-    """Network, image size, batch and data in a few words; empty where the network is not known."""
+    """Network, image size, batch and data in a few words; empty if the model is not known."""
     if parts.get("network", NOT_IN_LOG) == NOT_IN_LOG:
         return ""
     # Without how the images are loaded, at which size they are evaluated, and what the model costs.
@@ -105,7 +92,7 @@ def unique_names(subjects: "Sequence[Subject]") -> list[str]:
         groups.setdefault(recipe if recipe and name.startswith(recipe) else name, []).append(i)
     for name, group in groups.items():
         if len(group) > 1:
-            texts = _differences([subjects[i].settings for i in group])
+            texts = differences([subjects[i].settings for i in group])
             for i, text in zip(group, texts, strict=True):
                 names[i] = ", ".join(filter(None, ("" if len(groups) == 1 else name, text)))
     return _numbered(names, [s.started for s in subjects])
@@ -130,7 +117,7 @@ def _numbered(names: Sequence[str], started: Sequence[str]) -> list[str]:
 def _log_name(s: "Subject", logs: "Sequence[Subject]") -> str:
     """Another system's log by its file; in front the network, the system and the folder, where logs differ in them."""
     parts = [log.parts for log in logs]
-    shown = [s.parts.get(part, "") for part in ("network", "device") if len(known_texts(parts, part)) > 1]
+    shown = [s.parts.get(part, "") for part in ("network", "device") if len(_known_texts(parts, part)) > 1]
     # Many systems write the same file name, such as result_0.txt: then the folder tells the logs apart.
     twins = [log for log in logs if log.path.stem == s.path.stem and log.parts == s.parts]
     if len(twins) > 1:
@@ -171,7 +158,7 @@ def short_names(settings: Iterable[str]) -> dict[str, str]:
     return {name: short if counts[short] == 1 else name for name, short in last.items()}
 
 
-def _differences(trees: Sequence[Mapping[str, Any]]) -> list[str]:
+def differences(trees: Sequence[Mapping[str, Any]]) -> list[str]:
     """The few settings that matter most among those in which the trees differ, as `lr 0.1, width 16`.
 
     More than a few only where it takes them to tell runs apart.
@@ -184,7 +171,10 @@ def _differences(trees: Sequence[Mapping[str, Any]]) -> list[str]:
             break
         last = _last_part(name)
         parts = ["" if value is None else f"{last} {_short(value)}" for value in values]
-        texts = [", ".join(filter(None, pair)) for pair in zip(texts, parts, strict=True)]
+        longer = [", ".join(filter(None, pair)) for pair in zip(texts, parts, strict=True)]
+        # What merely follows from a setting that is shown, such as a warm-up from the epochs, tells no runs apart.
+        if _rank(name) < len(_FIRST_NAMED) or len(set(longer)) > len(set(texts)):
+            texts = longer
     return texts
 
 

@@ -22,6 +22,7 @@ def number(value: Any, digits: int | None = None) -> str:
     """A value as people read it: a number in `digits` after the point or four significant ones; a dash for None."""
     if value is None or value == "":
         return NONE
+    # Before int, of which bool is a kind.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -31,7 +32,7 @@ def number(value: Any, digits: int | None = None) -> str:
     if not math.isfinite(value):
         return str(value)
     if digits is not None:
-        return with_digits(value, digits)
+        return _with_digits(value, digits)
     size = abs(value)
     if size >= 1000:
         return f"{value:,.{1 if size < 10_000 else 0}f}".removesuffix(".0")
@@ -49,8 +50,8 @@ def decimals(values: Iterable[float]) -> int:
     return max(0, 2 - math.floor(math.log10(largest))) if largest > 0 else 0
 
 
-def with_digits(value: float, digits: int) -> str:
-    """A number with so many digits after the point; one that would be shown as 0 is below the smallest shown."""
+def _with_digits(value: float, digits: int) -> str:
+    """A number with `digits` after the point; one that would round to 0 is shown as below the smallest: `< 0.01`."""
     places, unit = max(0, digits), 10.0**-digits
     if value > 0 and round(value, digits) == 0:
         return f"< {unit:.{places}f}"
@@ -67,26 +68,6 @@ def measured(value: float, low: float | None, high: float | None) -> tuple[str, 
     return shown, f"95 %: above {bottom}" if high is None else f"95 %: {bottom} to {in_known_digits(high, half)}"
 
 
-def size_of(count: float) -> str:
-    """Bytes as people read them: 23.5 GiB."""
-    if count < 1024:
-        return f"{count:.0f} bytes"
-    power = min(4, int(math.log(count, 1024)))
-    return f"{count / 1024**power:.3g} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
-
-
 def when(stamp: str | None) -> str:
     """A UTC stamp to the minute, with its zone."""
     return f"{stamp[:16].replace('T', ' ')} UTC" if stamp else ""
-
-
-def seconds(value: float) -> str:
-    """0.42 s, 38 s, 12 min 5 s, 3 h 20 min."""
-    if value < 10 or not math.isfinite(value):
-        return f"{value:.2g} s"
-    if value < 120:
-        return f"{value:.0f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 120:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

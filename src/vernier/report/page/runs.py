@@ -15,9 +15,11 @@ from markupsafe import Markup
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.agreement import agreement_lines
-from vernier.measure.noise import describe_noise, measure_noise, worst_noise
 from vernier.measure.published import speed_lines
+from vernier.measure.sensors import sensors
 from vernier.measure.throughput import LOADER_BOUND_SHARE, Window
+from vernier.measure.what_ran import what_an_old_run_ran
+from vernier.quantities import memory_size
 from vernier.records.codec import DamagedRecord, decode
 from vernier.records.environment import Environment, decode_environment
 from vernier.records.events import (
@@ -27,19 +29,17 @@ from vernier.records.events import (
     StartEvent,
     StepEvent,
     WarningEvent,
-    sessions,
 )
 from vernier.records.predictions import DetectionExample, Mistakes, TrainImages
-from vernier.records.run import RunSummary
-from vernier.records.telemetry import TelemetryRecord, decode_telemetry
-from vernier.report.logs.own import what_an_old_run_ran
+from vernier.records.run import EvalResult, FinetuningRecord, RunSummary
 from vernier.store import DamagedFile, RunDir, read_json, read_record
+from vernier.store.run_dir import FINETUNING
 from vernier.wording import plural
 
-from .html import chip, div, folded, note, tag
+from .html import chip, folded, tag
 from .identity import parts_of_record
-from .numbers import size_of, when
-from .subjects import Facts, Kind
+from .numbers import when
+from .subjects import Facts, Kind, Tree
 from .training import EvalPoint, Point, Training, thin
 
 T = TypeVar("T")
@@ -53,15 +53,19 @@ VERDICTS = {
     "not-comparable": "not comparable with the published result",
 }
 
+_AGREEMENT = Markup(
+    '<div class="agree">{}{}<details><summary>what was done differently</summary><p class="note">{}</p></details></div>'
+)
+
 
 @frozen
-class Peer:
+class _Peer:
     """Another process of a run, from its own files: its steps of the last session and, of one per host, its sensors."""
 
     rank: int
     host: str
     points: tuple[Point, ...] = ()
-    telemetry: tuple[TelemetryRecord, ...] = ()
+    telemetry: tuple[Tree, ...] = ()
 
 
 @frozen
@@ -71,14 +75,24 @@ class Run(Training):
     reason: str | None = None
     updated: str | None = None
     warnings: tuple[str, ...] = ()
-    telemetry: tuple[TelemetryRecord, ...] = ()
-    peers: tuple[Peer, ...] = ()
+    telemetry: tuple[Tree, ...] = ()
+    peers: tuple[_Peer, ...] = ()
     """The other processes whose files are here; those of another host may come later."""
     disturbances: tuple[str, ...] = ()
     """What disturbed the steps, as far as the sensors tell."""
     mistakes: Mistakes | None = None
     examples: tuple[DetectionExample, ...] = ()
     train_images: TrainImages | None = None
+    exported: EvalResult | None = None
+    """The result of the weights that a fine-tuning exported, which may be better than the last ones."""
+
+    @property
+    def result(self) -> EvalResult | None:
+        return self.exported or super().result
+
+    @property
+    def result_of(self) -> str:
+        return " of the exported model" if self.exported else ""
 
     def facts(self) -> Facts:
         start = self.start or StartEvent()
@@ -93,6 +107,8 @@ class Run(Training):
             ("started", when(start.time)),
             ("ended", when(self.updated) if self.status != "running" else ""),  # `updated` while it runs is not its end
             ("memory", _memory(self)),
+            ("own code", ", ".join(each.reference for each in start.code or ())),
+            ("guarantees", "; ".join((start.guarantees or ())[1:])),
         ]
 
     def published(self) -> list[Markup | None]:
@@ -120,12 +136,12 @@ class Run(Training):
 
 
 def _memory(s: Run) -> str:
-    """The measured peak beside the predicted one."""
+    """The measured and the predicted peak of memory."""
     memory = s.summary.memory
     if memory is None:
         return ""
-    measured = f"{size_of(memory.measured_bytes)} at the peak of a process; " if memory.measured_bytes else ""
-    return f"{measured}{size_of(memory.predicted_bytes)} predicted"
+    measured = f"{memory_size(memory.measured_bytes)} at the peak of a process; " if memory.measured_bytes else ""
+    return f"{measured}{memory_size(memory.predicted_bytes)} predicted"
 
 
 def _schedule(s: Run, start: StartEvent) -> str:
@@ -140,12 +156,12 @@ def _schedule(s: Run, start: StartEvent) -> str:
 
 
 def _machine(s: Run) -> str:
-    """What the line about what ran does not say of the machine."""
+    """Processes, host and versions: the parts of the machine that are not in the line about what ran."""
     start, environment = s.start, s.environment or Environment()
     cpu, python = environment.cpu, environment.versions.get("python")
     parts = [
         f"{plural(start.world, 'process')} x {plural(start.threads, 'thread')}" if start and start.mode else "",
-        f"{plural(cpu.cores_logical, 'core')}, {size_of(cpu.memory_bytes)} of memory" if cpu.cores_logical else "",
+        f"{plural(cpu.cores_logical, 'core')}, {memory_size(cpu.memory_bytes)} of memory" if cpu.cores_logical else "",
         f"host {environment.host}" if environment.host else "",
         environment.system,
         f"Python {python}" if python else "",
@@ -158,15 +174,10 @@ def _agreement(s: Run) -> Markup | None:
     if not agreement:
         return None
     verdict, differs = agreement_lines(agreement)
-    return div(
-        "agree",
+    return _AGREEMENT.format(
         chip(VERDICTS[agreement.verdict], agreement.verdict),
         verdict.removeprefix("published").strip(),
-        tag(
-            "details",
-            tag("summary", "what was done differently"),
-            note(differs.removeprefix("differs").strip()),
-        ),
+        differs.removeprefix("differs").strip(),
     )
 
 
@@ -219,7 +230,8 @@ def _with_result(known: Run, run: RunDir, notes: list[str]) -> Run:
 def _with_all(known: Run, run: RunDir, notes: list[str]) -> Run:
     events, damaged = run.history_and_damage()
     notes += [f"{plural(damaged, 'damaged event')} left out"] if damaged else []
-    telemetry, environment = tuple(decode_telemetry(run.read_telemetry())), decode_environment(run.read_environment())
+    telemetry, environment = tuple(run.read_telemetry()), decode_environment(run.read_environment())
+    package, cores = sensors(), environment.cpu.cores_logical if environment else None
     # Each session has a start event; the last one has the settings that are in effect.
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
     recorded = start.ran if start else None
@@ -228,6 +240,7 @@ def _with_all(known: Run, run: RunDir, notes: list[str]) -> Run:
     ran = (record,) if record else ()
     notes += [f"left out: Cannot read {path}." for path in run.unreadable()]
     predictions = run.path / "predictions"
+    finetuned = read_or_note(lambda: read_record(FinetuningRecord, run.path / FINETUNING), notes)
     points, evals = _curves(events)
     return replace(
         known,
@@ -242,10 +255,11 @@ def _with_all(known: Run, run: RunDir, notes: list[str]) -> Run:
         warnings=tuple(dict.fromkeys(e.message for e in events if isinstance(e, WarningEvent))),
         telemetry=telemetry,
         peers=tuple(_peers(run, start, points)),
-        disturbances=tuple(_disturbances(events, telemetry, environment.cpu.cores_logical if environment else None)),
+        disturbances=tuple(package.disturbances(events, telemetry, cores)) if package else (),
         mistakes=read_or_note(lambda: read_record(Mistakes, predictions / "mistakes.json"), notes),
         examples=read_or_note(lambda: _examples(predictions / "examples.json"), notes) or (),
         train_images=read_or_note(run.read_train_images, notes),
+        exported=finetuned.held_out if finetuned else None,
         notes=tuple(notes),
     )
 
@@ -283,7 +297,7 @@ def _curves(events: Sequence[Event]) -> tuple[list[Point], list[EvalPoint]]:
     return points, evals
 
 
-def _peers(run: RunDir, start: StartEvent | None, points: Sequence[Point]) -> list[Peer]:
+def _peers(run: RunDir, start: StartEvent | None, points: Sequence[Point]) -> list[_Peer]:
     """The other processes of the last session; of very many, the first one of each host."""
     processes = sorted(start.processes, key=lambda process: process.rank) if start else []
     # Reversed, so that the lowest rank of a host stays.
@@ -297,10 +311,10 @@ def _peers(run: RunDir, start: StartEvent | None, points: Sequence[Point]) -> li
         own, _ = _curves(run.history(process.rank))
         # The process may be missing in earlier sessions, which had fewer.
         last = [replace(p, session=session) for p in own if p.session == own[-1].session]
-        records = decode_telemetry(run.read_telemetry(process.rank)) if first else []
-        telemetry = tuple(r for r in records if getattr(r, "session", session) == session)
+        lines = run.read_telemetry(process.rank) if first else []
+        telemetry = tuple(line for line in lines if line.get("session", session) == session)
         if last or telemetry:
-            peers.append(Peer(rank=process.rank, host=process.host, points=thin(last), telemetry=telemetry))
+            peers.append(_Peer(rank=process.rank, host=process.host, points=thin(last), telemetry=telemetry))
     return peers
 
 
@@ -309,7 +323,7 @@ def _stall_s(event: CheckpointEvent) -> float:
 
 
 def read_or_note(read: Callable[[], T], notes: list[str]) -> T | None:
-    """The content of a file; None where there is none, and with a note where it cannot be read."""
+    """The content of a file; None if it does not exist, and a note if it cannot be read."""
     try:
         return read()
     except FileNotFoundError:  # most files of a run are optional
@@ -326,20 +340,8 @@ def _examples(path: Path) -> tuple[DetectionExample, ...]:
         raise DamagedFile(f"Cannot read {path}: {error}.") from None
 
 
-def _disturbances(events: Sequence[Event], telemetry: Sequence[TelemetryRecord], cores: int | None) -> list[str]:
-    """The worst noise of all sessions in words, each from its first step to its last."""
-    noises = []
-    for number, steps in enumerate(sessions(events)):
-        times = [e.t_s for e in steps if e.t_s is not None]
-        samples = [r for r in telemetry if r.session == number]  # t_s of different sessions cannot be compared
-        if times and samples:
-            noises.append(measure_noise(samples, (min(times), max(times)), cores))
-    worst = worst_noise(noises)
-    return describe_noise(worst) if worst else []
-
-
 def _spent_so_far(events: Sequence[Event]) -> dict[str, float]:
-    """Where the time of a run without a summary went, as far as its events tell."""
+    """Seconds by purpose of a run without a summary, from its events."""
     steps = [e for e in events if isinstance(e, StepEvent)]
     saved = [e for e in events if isinstance(e, CheckpointEvent)]
     waits = math.fsum(Window.of_step(e).data_wait_s for e in steps)

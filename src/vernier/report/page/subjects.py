@@ -1,7 +1,7 @@
 """A subject of the page, whatever its kind, and how kinds of subjects plug in.
 
-A package offers a kind as an entry point of the group `vernier.report_kinds` that names a `Kind`. Run directories and
-external logs are in this package; profiles, benchmarks and studies are in `vernier.lab.page`.
+A package offers a kind as an entry point of the group `vernier.report_kinds` that names a `Kind`. Run directories
+are in this package; external logs, profiles, benchmarks and studies are in `vernier.lab.page`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,13 @@ from vernier.frozen import frozen
 from vernier.plugins import load_group
 from vernier.records.environment import Environment
 from vernier.records.what_ran import WhatRan, line_of
-from vernier.report.logs.model import Tree
 
 from .html import chip
 from .identity import Parts, heading
 
 GROUP = "vernier.report_kinds"
+Tree = dict[str, Any]
+"""Settings, as JSON values."""
 Facts = list[tuple[str, Any]]
 
 
@@ -48,7 +49,7 @@ class Subject:
     note: str = ""
     """What a person wrote into the run's notes.txt."""
     ran: tuple[WhatRan, ...] = ()
-    """What ran: one record, or one per arm of a benchmark; from the settings where it was not `recorded`."""
+    """What ran: one record, or one per configuration of a benchmark; from the settings where it was not `recorded`."""
     recorded: bool = True
     parts: Parts = field(default_factory=dict)
     """What ran, by part; also of another system's log."""
@@ -117,6 +118,8 @@ class Kind:
     ConfigError where nothing can be read."""
     order: int
     """Kinds are asked in this order, and the first one that recognizes a path reads it."""
+    scores: Callable[[Sequence[Subject]], list[str]] = lambda _: []
+    """Scores of several subjects of this kind together, for the terminal."""
 
 
 def kinds() -> list[Kind]:

@@ -9,12 +9,14 @@ from markupsafe import Markup
 from vernier.frozen import frozen
 from vernier.measure.estimates import share_interval
 from vernier.measure.throughput import Window
+from vernier.quantities import measured_duration
 from vernier.records.events import StartEvent
 from vernier.records.run import EvalResult, RunSummary
-from vernier.report.logs.work import NOT_IN_LOG
+from vernier.wording import plural
 
 from .html import joined, tag, tile
-from .numbers import measured, number, seconds
+from .identity import NOT_IN_LOG
+from .numbers import measured, number
 from .subjects import Subject
 
 MOST_POINTS = 1500  # per curve; more windows are merged into means, so that the page stays small
@@ -75,18 +77,23 @@ class Training(Subject):
         """The last evaluation, also of a run that has no summary yet."""
         return self.summary.result or (self.evals[-1].result if self.evals else None)
 
+    @property
+    def result_of(self) -> str:
+        """What `result` is of, if not of the last weights."""
+        return ""
+
     def figure(self, name: str) -> float | None:
-        """One figure of the last evaluation, such as top1; None where there is none."""
+        """One metric of the last evaluation, such as top1; None if it is not known."""
         return self.result.figures.get(name) if self.result else None
 
     @property
     def metric(self) -> str | None:
-        """The figure that the run is judged by: top1, AP, or what another system's log calls its accuracy."""
+        """Name of the main metric: top1, AP, or `eval_accuracy` of another system's log."""
         return next((name for name in HEADLINES if self.figure(name) is not None), None)
 
     @property
     def best(self) -> EvalPoint | None:
-        """The best evaluation by the figure that the run is judged by; the first one of several equal ones."""
+        """The best evaluation by the main metric; the first one of several equal ones."""
         metric = self.metric or ""
         known = [e for e in self.evals if e.result.figures.get(metric) is not None]
         return max(known, key=lambda e: e.result.figures[metric] or 0.0, default=None)
@@ -102,7 +109,7 @@ class Training(Subject):
 
     @property
     def shows_top5(self) -> bool:
-        """Whether top-5 says anything: from some number of classes on, or where that number is not known."""
+        """Whether top-5 is informative: there are enough classes, or their number is not known."""
         # External logs have no start event with classes; NVIDIA's have num_classes among their settings.
         classes = (self.start.classes if self.start else 0) or self.settings.get("num_classes") or TOP5_CLASSES
         return not isinstance(classes, int) or classes >= TOP5_CLASSES  # a setting of an external log can be anything
@@ -112,7 +119,7 @@ class Training(Subject):
         return [
             *_result_tiles(self),
             *_speed_tiles(self),
-            *([tile("time", seconds(total), "", remark)] if total else []),
+            *([tile("time", measured_duration(total), "", remark)] if total else []),
         ]
 
 
@@ -121,16 +128,16 @@ def _result_tiles(s: Training) -> list[Markup]:
     if not result:
         return []
     # `exact` is False if only a part of the validation set was evaluated.
-    figures, part = result.figures, "" if result.exact else ", part of the set"
+    figures, part = result.figures, "" if result.exact else f", {result.describe_part()}"
     top1, top5 = figures.get("top1"), figures.get("top5")
     if top1 is not None:
         more = [_share_tile("top-5", top5, result.samples)] if top5 and s.shows_top5 else []
-        return [_share_tile("top-1", top1, result.samples, part), *more]
+        return [_share_tile(f"top-1{s.result_of}", top1, result.samples, part), *more]
     ap = figures.get("AP")
     if ap is not None:
-        images = f"{result.samples:,} images{part}" if result.samples else ""
+        images = f"{plural(result.samples, 'image')}{part}" if result.samples else ""
         ap50 = [tile("AP50", number(figures["AP50"], 3))] if figures.get("AP50") is not None else []
-        return [tile("AP (IoU 0.50 to 0.95)", f"{ap:.3f}", "", images), *ap50]
+        return [tile(f"AP (IoU 0.50 to 0.95){s.result_of}", f"{ap:.3f}", "", images), *ap50]
     return [tile("accuracy as the log gives it", number(v)) for k, v in figures.items() if k == "eval_accuracy"]
 
 
@@ -141,7 +148,9 @@ def _share_tile(name: str, value: float, n: int, part: str = "") -> Markup:
     # Wilson's interval for the number of correct predictions, which the percentage gives back exactly.
     low, high = share_interval(round(value * n / 100), n)
     digits = min(2, max(0, math.ceil(math.log10(n / 100))))  # what one image more or less changes
-    return tile(name, f"{value:.{digits}f}", "%", f"95 %: {100 * low:.1f} to {100 * high:.1f}, {n:,} images{part}")
+    return tile(
+        name, f"{value:.{digits}f}", "%", f"95 %: {100 * low:.1f} to {100 * high:.1f}, {plural(n, 'image')}{part}"
+    )
 
 
 def _speed_tiles(s: Training) -> list[Markup]:

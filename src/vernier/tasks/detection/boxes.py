@@ -1,8 +1,9 @@
-"""Arithmetic of boxes: overlap, the offsets SSD predicts, matching of default boxes to objects, non-maximum
+"""Arithmetic of boxes: overlap, the offsets SSD predicts, matching of default boxes to objects, SSD's loss, non-maximum
 suppression.
 
 Pure torch on whole batches, on any device; no loop over images, classes or boxes. Boxes are `ltrb` (left, top, right,
-bottom); default boxes (`anchors`) are centre x, centre y, width, height. All are shares of the image, 0 to 1.
+bottom); default boxes (`anchors`) are center x, center y, width, height. All are fractions of the image, 0 to 1. The
+loss has no shapes that depend on data, and is computed in float32 whatever the network's precision.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vernier.config import Detect
+from vernier.data.loading.targets import BoxTargets
 from vernier.frozen import frozen
 
 # Units of the offsets, as in the code of SSD (Liu et al. 2016) and MLPerf: published weights predict in them.
@@ -24,19 +27,19 @@ _FIRST_TRY = 4  # candidates tried first, as a multiple of the detections allowe
 _BINS, _BINS_OF_A_CLASS = 4096, 256  # bins of scores, to find the best without sorting
 
 
-def to_corners(centres: Tensor) -> Tensor:
+def _to_corners(centres: Tensor) -> Tensor:
     """Convert [..., 4] centre x, centre y, width, height to left, top, right, bottom."""
     middle, half = centres[..., :2], centres[..., 2:] / 2
     return torch.cat([middle - half, middle + half], dim=-1)
 
 
-def to_centres(ltrb: Tensor) -> Tensor:
+def _to_centres(ltrb: Tensor) -> Tensor:
     """Convert [..., 4] left, top, right, bottom to centre x, centre y, width, height."""
     first, last = ltrb[..., :2], ltrb[..., 2:]
     return torch.cat([(first + last) / 2, last - first], dim=-1)
 
 
-def area(ltrb: Tensor) -> Tensor:
+def _area(ltrb: Tensor) -> Tensor:
     """Areas [...] of boxes [..., 4]; a negative side counts as 0."""
     return (ltrb[..., 2] - ltrb[..., 0]).clamp(min=0) * (ltrb[..., 3] - ltrb[..., 1]).clamp(min=0)
 
@@ -48,49 +51,51 @@ def iou(one: Tensor, other: Tensor) -> Tensor:
     width = torch.minimum(right, other_right).sub_(torch.maximum(left, other_left)).clamp_(min=0)
     height = torch.minimum(bottom, other_bottom).sub_(torch.maximum(top, other_top)).clamp_(min=0)
     shared = width.mul_(height)
-    union = (area(one)[..., :, None] + area(other)[..., None, :]).sub_(shared)
+    union = (_area(one)[..., :, None] + _area(other)[..., None, :]).sub_(shared)
     return shared.div_(union.clamp_(min=torch.finfo(union.dtype).tiny))
 
 
-def encode(ltrb: Tensor, anchors: Tensor) -> Tensor:
+def _encode(ltrb: Tensor, anchors: Tensor) -> Tensor:
     """Encode boxes [..., A, 4] as offsets from the default boxes: the targets of the network."""
-    boxes = to_centres(ltrb)
+    boxes = _to_centres(ltrb)
     centre = (boxes[..., :2] - anchors[..., :2]) / anchors[..., 2:] / CENTRE_VARIANCE
     return torch.cat([centre, (boxes[..., 2:] / anchors[..., 2:]).log() / SIZE_VARIANCE], dim=-1)
 
 
-def decode(offsets: Tensor, anchors: Tensor) -> Tensor:
+def _decode(offsets: Tensor, anchors: Tensor) -> Tensor:
     """Decode offsets [..., A, 4] to ltrb, which may reach outside the image."""
     centre = offsets[..., :2] * CENTRE_VARIANCE * anchors[..., 2:] + anchors[..., :2]
-    return to_corners(torch.cat([centre, (offsets[..., 2:] * SIZE_VARIANCE).exp() * anchors[..., 2:]], dim=-1))
+    return _to_corners(torch.cat([centre, (offsets[..., 2:] * SIZE_VARIANCE).exp() * anchors[..., 2:]], dim=-1))
 
 
 # ---- matching default boxes to objects ------------------------------------------------------------------------------
 
 
-def match(
+def _match(
     ltrb: Tensor,
     classes: Tensor,
     valid: Tensor,
     anchors: Tensor,
     rule: Literal["above", "at-least"] = "above",
     threshold: float = 0.5,
+    contested: Literal["last", "first"] = "last",
 ) -> tuple[Tensor, Tensor]:
     """Give every default box its target: ltrb [N, A, 4] and class [N, A], 0 for background.
 
-    Every object of [N, M] is first matched to the default box it overlaps most (of equals the first); if two objects
-    choose the same one, the later gets it. Every other default box is matched to the object it overlaps most (of equals
-    the first), if the overlap is `above` the threshold, or `at-least` it. A background box has itself as its box
-    target. Objects without area are ignored.
+    Every object of [N, M] is first matched to the default box it overlaps most (of equals the first); if several
+    objects choose the same one, the `contested` one gets it, the last or the first. Every other default box is matched
+    to the object it overlaps most (of equals the first), if the overlap is `above` the threshold, or `at-least` it. A
+    background box has itself as its box target. Objects without area are ignored.
     """
-    corners = to_corners(anchors)
-    real = valid & (area(ltrb) > 0)
+    corners = _to_corners(anchors)
+    real = valid & (_area(ltrb) > 0)
     overlaps = iou(ltrb, corners).masked_fill_(~real[..., None], -1.0)
     best, owner = overlaps.max(dim=1)
-    number = torch.arange(ltrb.shape[1], device=ltrb.device).where(real, -1)
-    # amax: the later object wins, while a plain scatter of two claims has no defined order. Padding claims as -1.
-    claims = torch.full_like(owner, -1).scatter_reduce_(1, overlaps.argmax(dim=2), number, "amax")
-    claimed = claims >= 0
+    # A plain scatter of two claims has no defined order. Padding claims as no object.
+    none, reduce = (-1, "amax") if contested == "last" else (ltrb.shape[1], "amin")
+    number = torch.arange(ltrb.shape[1], device=ltrb.device).where(real, none)
+    claims = torch.full_like(owner, none).scatter_reduce_(1, overlaps.argmax(dim=2), number, reduce)
+    claimed = claims != none
     owner = torch.where(claimed, claims, owner)
     positive = claimed | (best > threshold if rule == "above" else best >= threshold) & (best >= 0)
     boxes = ltrb.gather(1, owner[..., None].expand(-1, -1, 4))
@@ -198,12 +203,12 @@ def _suppress(candidates: _Candidates, offsets: Tensor, anchors: Tensor, setting
     first = order[rank < settings.max_per_class]
     scores, group, anchor = candidates.scores[first], group[first], anchor[first]
     image, kind = group // classes, group % classes
-    ltrb = decode(offsets[image, anchor], anchors[anchor])
-    chosen = nms(ltrb, scores, group, settings.nms_iou)
+    ltrb = _decode(offsets[image, anchor], anchors[anchor])
+    chosen = _nms(ltrb, scores, group, settings.nms_iou)
     return _Remaining(image=image[chosen], kind=kind[chosen], scores=scores[chosen], ltrb=ltrb[chosen])
 
 
-def nms(ltrb: Tensor, scores: Tensor, groups: Tensor, threshold: float) -> Tensor:
+def _nms(ltrb: Tensor, scores: Tensor, groups: Tensor, threshold: float) -> Tensor:
     """Greedy non-maximum suppression in all groups at once: which of the [C] boxes remain, as bool [C].
 
     From the best score down (of equals the first), a box remains if its overlap with every remaining one is below the
@@ -281,3 +286,44 @@ def _pad(remaining: _Remaining, images: int, count: int) -> Detections:
         classes=remaining.kind.new_zeros(images, count).index_put_(slots, remaining.kind[order]),
         count=slots[0].bincount(minlength=images),
     )
+
+
+def detection_loss(offsets: Tensor, logits: Tensor, targets: BoxTargets, anchors: Tensor, settings: Detect) -> Tensor:
+    """Mean over the images; an image's loss is a sum over default boxes, divided by the number of positive ones.
+
+    Positive boxes are those matched to an object. They have a box term and a class term; the background boxes with the
+    largest class loss, at most `negatives` per positive box, have a class term. An image without positive boxes has no
+    loss.
+    """
+    with torch.autocast(offsets.device.type, enabled=False):
+        offsets, logits = offsets.float(), logits.float()
+        with torch.no_grad():
+            boxes, classes = _match(
+                targets.ltrb,
+                targets.classes,
+                targets.valid,
+                anchors,
+                settings.match,
+                settings.match_iou,
+                settings.contested,
+            )
+            positive = classes > 0
+            target = _encode(boxes, anchors)
+        box = F.smooth_l1_loss(offsets, target, reduction="none").sum(-1)
+        category = F.cross_entropy(logits.transpose(1, 2), classes, reduction="none")
+        counted = positive | _hardest(category.detach(), positive, settings.negatives)
+        # Masks keep shapes fixed. Background boxes need the finite targets that `_match` gives them: 0 * inf is NaN.
+        total = (box * positive + category * counted).sum(1)
+        return (total / positive.sum(1).clamp(min=1)).mean()
+
+
+def _hardest(losses: Tensor, positive: Tensor, negatives: float) -> Tensor:
+    """Choose the background boxes with the largest losses, `negatives` per positive box of the image, as [N, A] bool.
+
+    Rounded down; of equal losses the lower default box comes first.
+    """
+    count = (positive.sum(1, keepdim=True) * negatives).long()
+    # Below every cross-entropy, so positive boxes sort last; the final mask matters if background boxes run out.
+    order = losses.masked_fill(positive, -1.0).argsort(dim=1, descending=True, stable=True)
+    chosen = torch.arange(losses.shape[1], device=losses.device) < count
+    return torch.zeros_like(positive).scatter_(1, order, chosen) & ~positive

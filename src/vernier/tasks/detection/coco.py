@@ -37,7 +37,7 @@ Rows = Floats
 
 
 @dataclass(frozen=True)
-class CocoEvaluation:
+class _CocoEvaluation:
     """What an evaluator computed; -1 where the data has no object of the kind."""
 
     stats: Floats
@@ -48,7 +48,7 @@ class CocoEvaluation:
 
 
 @dataclass(frozen=True)
-class CocoEvaluator:
+class _CocoEvaluator:
     """An evaluator with the interface of pycocotools, and where its two classes are."""
 
     package: str
@@ -58,7 +58,7 @@ class CocoEvaluator:
     def installed(self) -> bool:
         return importlib.util.find_spec(self.annotations.partition(":")[0].partition(".")[0]) is not None
 
-    def evaluate(self, ground_truth: Annotations, rows: Rows, image_ids: list[int]) -> CocoEvaluation:
+    def evaluate(self, ground_truth: Annotations, rows: Rows, image_ids: list[int]) -> _CocoEvaluation:
         """Evaluate the given images; the ground truth is not changed."""
         # Evaluators write flags into annotations, so they get copies. Only those of the images, because hotcoco takes
         # an empty list of images for all of them.
@@ -73,7 +73,7 @@ class CocoEvaluator:
             evaluator.evaluate()
             evaluator.accumulate()
             evaluator.summarize()
-        return CocoEvaluation(
+        return _CocoEvaluation(
             stats=np.asarray(evaluator.stats),
             precision=np.asarray(evaluator.eval["precision"]),
             category_ids=[int(category) for category in evaluator.params.catIds],
@@ -87,14 +87,14 @@ class CocoEvaluator:
 
 
 EVALUATORS = (
-    CocoEvaluator("hotcoco", "hotcoco:COCO", "hotcoco:COCOeval"),
-    CocoEvaluator("faster-coco-eval", "faster_coco_eval:COCO", "faster_coco_eval:COCOeval_faster"),
-    CocoEvaluator("pycocotools", "pycocotools.coco:COCO", "pycocotools.cocoeval:COCOeval"),
+    _CocoEvaluator("hotcoco", "hotcoco:COCO", "hotcoco:COCOeval"),
+    _CocoEvaluator("faster-coco-eval", "faster_coco_eval:COCO", "faster_coco_eval:COCOeval_faster"),
+    _CocoEvaluator("pycocotools", "pycocotools.coco:COCO", "pycocotools.cocoeval:COCOeval"),
 )
 """In the order of preference."""
 
 
-def find_evaluator() -> CocoEvaluator:
+def find_evaluator() -> _CocoEvaluator:
     """Return the first evaluator that is installed. Raises ConfigError if none is."""
     for evaluator in EVALUATORS:
         if evaluator.installed():
@@ -116,7 +116,7 @@ def coco_figures(ground_truth: Annotations, rows: Rows, image_ids: list[int]) ->
     )
 
 
-def _by_class(names: dict[int, str], computed: CocoEvaluation) -> tuple[ClassScore, ...]:
+def _by_class(names: dict[int, str], computed: _CocoEvaluation) -> tuple[ClassScore, ...]:
     precision = computed.precision[:, :, :, 0, -1]  # all areas, the highest limit of detections
     return tuple(
         ClassScore(

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from vernier.errors import ConfigError
-from vernier.lab.logs.work import trace_of
-from vernier.report.logs.reading import open_logs
-from vernier.report.logs.work import work_of
+from vernier.lab.logs.reading import open_logs
+from vernier.lab.logs.work import trace_of, work_of
 
 DLL = "DLL 2024-03-01 10:00:0{}.000001 - {}"
 SLOW = "train.compute_ips : 4096.00 images/s train.total_ips : 2048.00 images/s"

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from tests.lab.logs.conftest import TIMES
 from tests.report.bench_results import step_result, step_row, write_bench
+from tests.report.run_dirs import write_run
 from vernier.config import Config, Recipe, to_dict
 from vernier.errors import ConfigError
-from vernier.lab.logs.work import trace_of
-from vernier.records.bench import BenchRequest, BenchResult, Round
-from vernier.report.logs.model import RunLog, StepRecord
-from vernier.report.logs.reading import open_logs, open_to_convert
-from vernier.report.logs.writing import convert
+from vernier.lab.logs.model import RunLog, StepRecord
+from vernier.lab.logs.reading import open_logs, open_to_convert
+from vernier.lab.logs.work import trace_of, work_of
+from vernier.lab.logs.writing import convert
+from vernier.lab.records.bench import BenchRequest, BenchResult, Round
 
 STEP = ("epoch", "seconds", "wait_s", "samples", "steady", "loss", "lr", "top1", "top5")
 
@@ -50,6 +52,13 @@ def test_what_is_read_is_what_was_written(run: RunLog, tmp_path: Path, form: str
     (again,) = convert(back, form, tmp_path / "again.json")
     (twice,) = open_logs(again)
     assert [e.speed for e in twice.evals] == [e.speed for e in back.evals]
+
+
+@pytest.mark.parametrize("form", ["dllogger", "raport"])
+def test_a_run_whose_learning_rate_is_text_is_refused(run: RunLog, tmp_path: Path, form: str) -> None:
+    recipe: dict[str, Any] = {"global_batch": 32, "optim": {"name": "sgd", "lr": "fast", "lr_batch": 256}}
+    with pytest.raises(ConfigError, match=r"config\.json is damaged: .*fast"):
+        convert(replace(run, settings={"recipe": recipe, "machine": {}}), form, tmp_path / "out.json")
 
 
 def test_a_run_that_ends_beyond_all_dates_is_refused(run: RunLog, tmp_path: Path) -> None:
@@ -115,7 +124,7 @@ def test_a_benchmark_has_its_true_times_and_inference_is_validation(tmp_path: Pa
     row = step_row(8, 80.0)
     result = step_result((0.5, 0.25), images_per_step=8)
     result = replace(result, raw=replace(result.raw, wait_s=(0.1, 0.05)))
-    rounds = tuple(Round(arm=row.arm, round=n, order=n, result=result) for n in range(2))
+    rounds = tuple(Round(configuration=row.configuration, round=n, order=n, result=result) for n in range(2))
     folder = write_bench(tmp_path, BenchResult(asked=asked, rows=(row,), rounds=rounds))
     tree = _raport(open_to_convert(str(folder))[""], tmp_path)
     own, other, counter = ("val", "train", "val.it") if what == "infer" else ("train", "val", "it")
@@ -137,3 +146,32 @@ def test_the_real_dllogger_stream_round_trips(real_data: Callable[[str], Path], 
     assert [s.seconds for s in back.steps] == pytest.approx([s.seconds for s in original.steps])
     assert [s.step for s in back.steps] == [s.step for s in original.steps]
     assert back.evals == original.evals
+
+
+def test_the_batch_is_that_of_a_device_at_once_and_a_step_can_accumulate_several(tmp_path: Path) -> None:
+    """`batch_size` was 16 where a device computed 4 at once."""
+    path = write_run(tmp_path / "runs", "run", TIMES, batch=16, machine__process_batch=4)
+    (log,) = open_logs(path)
+    tree = _raport(log, tmp_path)
+    assert (tree["run"]["batch_size"], tree["run"]["optimizer_batch_size"]) == (4, 16)
+    (read,) = open_logs(tmp_path / "raport.json")
+    assert work_of(read).values["batch"] == work_of(log).values.get("batch", 16)
+
+
+def test_a_benchmark_names_the_batch_and_rate_that_ran_and_no_epochs(run: RunLog, tmp_path: Path) -> None:
+    """It had the recipe's batch of 2048, its rate and its 90 epochs beside a batch of 8."""
+    settings = {**run.settings, "recipe": {**run.settings["recipe"], "global_batch": 2048}}
+    settings["recipe"]["optim"] = {**settings["recipe"]["optim"], "lr": 0.256, "lr_batch": 256}
+    tree = _raport(replace(run, format="bench", settings=settings, evals=()), tmp_path)["run"]
+    assert (tree["batch_size"], tree["optimizer_batch_size"], tree["lr"], tree["epochs"]) == (32, 32, 0.032, None)
+
+
+def test_flags_of_nvidias_command_line_have_their_names_and_values(tmp_path: Path) -> None:
+    changes = {"machine__precision": "fp16", "machine__loss_scaling": "static", "machine__loss_scale": 128.0}
+    path = write_run(tmp_path / "runs", "run", TIMES, limits__log_every_steps=20, model__init="fan-out", **changes)
+    (log,) = open_logs(path)
+    tree = _raport(log, tmp_path)["run"]
+    assert (tree["print_freq"], tree["model_config"], tree["static_loss_scale"]) == (20, "classic", 128.0)
+    assert (tree["bn_weight_decay"], tree["prof"], tree["workspace"]) == (False, -1, str(path.parent))
+    (read,) = open_logs(tmp_path / "raport.json")
+    assert not any("printed iterations" in note for note in read.notes)

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from tests.data.sources.small_sets import write_unsplit
+from vernier.data.decoding.decode import BadImage
 from vernier.data.sources import open_boxes
 from vernier.data.sources.boxes.yolo import read_class_names
 from vernier.errors import ConfigError
@@ -99,7 +100,6 @@ def test_a_yml_file_will_do_and_hidden_files_do_not(tmp_path: Path) -> None:
         ("labels/0.txt", b"\x80\x00\xff", r"labels/0\.txt is not UTF-8 text"),
         ("labels/0.txt", b"0 0.5 0.5 wide 0.2", r"labels/0\.txt: a line is not"),
         ("labels/0.txt", b"1e3 0.5 0.5 0.1 0.2", r"labels/0\.txt: a line is not"),
-        ("images/0.jpg", b"no image", r"Cannot read the size of .*images/0\.jpg"),
     ],
 )
 def test_a_damaged_file_is_one_sentence(tmp_path: Path, file: str, content: bytes, message: str) -> None:
@@ -119,3 +119,14 @@ def test_hidden_files_are_no_images(tmp_path: Path) -> None:
     write_unsplit(tmp_path, "yolo", 4)
     (tmp_path / "images/._0.jpg").write_bytes(b"\0\5\x16\7")
     assert len(open_boxes(str(tmp_path), "train")) + len(open_boxes(str(tmp_path), "val")) == 4
+
+
+def test_an_image_that_cannot_be_read_does_not_keep_the_others_from_being_used(tmp_path: Path) -> None:
+    """It counts against data.max_bad_images when it is used, like a bad image of any other set."""
+    write_unsplit(tmp_path, "yolo", 3)
+    (tmp_path / "images/0.jpg").write_bytes(b"no image")
+    source = open_boxes(str(tmp_path), "train", whole=True)
+    assert len(source) == 3
+    with pytest.raises(BadImage):
+        source.image(0)
+    assert source.size(1) is not None

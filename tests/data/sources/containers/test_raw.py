@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.data.sources.small_sets import by_name
+from vernier.compat.preparing.packing import pack_raw
 from vernier.data.decoding.decode import BadImage
-from vernier.data.preparing.raw import pack_raw
 from vernier.data.sources import open_split
 from vernier.data.sources.containers.raw import RawSource
 from vernier.data.sources.containers.tables import read_table, table_path, write_table

@@ -10,14 +10,13 @@ import pytest
 
 from tests.data.sources.small_sets import by_name, encode_png, pack_shapes, write_tar
 from tests.kernels.built import needs_library
+from vernier.compat.preparing.packing import pack_shards
 from vernier.config import Augment, Data
 from vernier.data.decoding.decode import BadImage
 from vernier.data.loading.readers import TrainReader
-from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import ShardSource, open_split
-from vernier.data.sources.containers.shard_index import load_table
+from vernier.data.sources.containers.shard_index import _read_samples, load_table
 from vernier.data.sources.containers.tables import read_table, table_path, write_table
-from vernier.data.sources.containers.tar import read_samples
 from vernier.errors import ConfigError, RunFailed
 
 
@@ -159,7 +158,7 @@ def test_a_shard_that_was_replaced_by_one_of_the_same_size_is_indexed_again(shap
     pack_shapes(shapes, tmp_path, restarts=False)
     shard = min(tmp_path.glob("train-*.tar"))
     labels = load_table(shard)["label"].tolist()
-    _, members = next(iter(read_samples(shard)))
+    _, members = next(iter(_read_samples(shard)))
     (label,) = [member for member in members if member.name.endswith(".cls")]
     content = bytearray(shard.read_bytes())
     content[label.offset] = ord("7")

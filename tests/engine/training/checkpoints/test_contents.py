@@ -10,16 +10,15 @@ import torch
 from torch import nn
 
 from tests.tiny_training import run_training, tiny_config
-from vernier.config import Checkpoint, Ema, Recipe, Schedule, optimizers
+from vernier.config import Checkpoint, Ema, Recipe, Schedule, config_from_tree, optimizers
 from vernier.engine.training.checkpoints.contents import (
+    _optimizer_tensors,
     all_finite,
-    config_of,
-    optimizer_tensors,
     read_state,
     restore_optimizer,
-    steps_to_keep,
     weights_for_use,
 )
+from vernier.engine.training.checkpoints.writer import _steps_to_keep
 from vernier.errors import ConfigError
 from vernier.optim.build import build_optimizer
 from vernier.optim.kinds.adamw import AdamW
@@ -36,7 +35,7 @@ def test_the_state_says_what_the_weights_are_without_the_run_directory(shapes: P
     assert (state.step, state.progress.step, state.progress.last_eval_step) == (10, 10, 10)
     assert state.progress.result == outcome.summary.result
     assert len(state.classes) == 10
-    assert config_of(state) == config
+    assert config_from_tree(state.config) == config
 
 
 def test_fields_of_another_version_are_ignored_and_missing_ones_have_defaults(tmp_path: Path) -> None:
@@ -65,8 +64,8 @@ def test_a_damaged_state_is_an_error_for_people(tmp_path: Path, content: str) ->
 
 def test_the_last_checkpoints_and_those_at_whole_epochs_are_kept() -> None:
     policy = Checkpoint(keep_last=2, keep_every_epochs=2)
-    assert steps_to_keep([5, 10, 15, 20, 25], policy, steps_per_epoch=5) == {10, 20, 25}
-    assert steps_to_keep([5, 10, 15], Checkpoint(keep_last=1, keep_every_epochs=0), steps_per_epoch=5) == {15}
+    assert _steps_to_keep([5, 10, 15, 20, 25], policy, steps_per_epoch=5) == {10, 20, 25}
+    assert _steps_to_keep([5, 10, 15], Checkpoint(keep_last=1, keep_every_epochs=0), steps_per_epoch=5) == {15}
 
 
 @pytest.mark.parametrize("name", optimizers())
@@ -86,7 +85,7 @@ def test_an_optimizer_continues_bit_for_bit_after_a_round_trip(name: str) -> Non
 
     model, optimizer = make()
     step(model, optimizer, 1)
-    saved = {key: value.clone() for key, value in optimizer_tensors(model, optimizer).items()}
+    saved = {key: value.clone() for key, value in _optimizer_tensors(model, optimizer).items()}
     twin, other = make()
     twin.load_state_dict(model.state_dict())
     restore_optimizer(twin, other, saved)
@@ -150,8 +149,9 @@ from tests.tiny_training import tiny_config
 from vernier.config import Augment, Ema, Model, override, optimizers
 from vernier.optim.kinds.lamb import Lamb
 from vernier.engine.training.checkpoints.contents import (
-    checkpoint_state, copy_to_host, fill_checkpoint, restore, tensor_files
+    restore, tensor_files
 )
+from vernier.engine.training.checkpoints.writer import _copy_to_host, _fill_checkpoint
 from vernier.engine.training.setup import prepare
 from vernier.records.run import Progress
 from vernier.store import CheckpointDir
@@ -173,9 +173,9 @@ def trained(start, stop, folder, *, save_at=None):
     for step in range(start, stop):
         job.step(step, batches)
         if step + 1 == save_at:
-            state = checkpoint_state(config, job.task, job.train_source, Progress(step=save_at))
-            files = copy_to_host(tensor_files(job.model, job.optimizer, job.average))
-            fill_checkpoint(folder, files, state)
+            state = job.state(Progress(step=save_at))
+            files = _copy_to_host(tensor_files(job.model, job.optimizer, job.average))
+            _fill_checkpoint(folder, files, state)
     job.close()
     tensors = [*job.model.state_dict().values(), *job.average.tensors.values()]
     return [tensor.cpu().flatten().tolist() for tensor in tensors]

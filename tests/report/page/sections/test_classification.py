@@ -8,7 +8,7 @@ from tests.report.run_dirs import step_times, write_run
 from vernier.records.codec import encode
 from vernier.records.predictions import Mistake, Mistakes
 from vernier.report.page.build import Page
-from vernier.report.page.sections.classification import class_name
+from vernier.report.page.sections.classification import _class_name
 from vernier.store import RunDir
 
 PageOf = Callable[..., Page]
@@ -39,5 +39,5 @@ def test_every_validation_image_is_in_the_confusion(trained: Path, page_of: Page
 
 
 def test_an_output_without_a_class_has_a_number() -> None:
-    assert class_name(MISTAKES, 1) == "dog"
-    assert class_name(MISTAKES, 5) == "output 5"
+    assert _class_name(MISTAKES, 1) == "dog"
+    assert _class_name(MISTAKES, 5) == "output 5"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.report.run_dirs import step_times, write_run
 from vernier.report.page.build import Page
-from vernier.report.page.sections.environment import flatten
+from vernier.report.page.sections.environment import _flatten
 
 PageOf = Callable[..., Page]
 
@@ -35,12 +35,12 @@ def test_one_run_has_nothing_to_compare(tmp_path: Path, page_of: PageOf) -> None
 
 
 def test_trees_become_dotted_names() -> None:
-    assert flatten({"a": {"b": 1, "c": {}}, "d": ["x"]}) == {"a.b": "1", "a.c": "none", "d": "x"}
+    assert _flatten({"a": {"b": 1, "c": {}}, "d": ["x"]}) == {"a.b": "1", "a.c": "none", "d": "x"}
 
 
 def test_bytes_missing_values_and_numbers_are_for_people() -> None:
     tree = {"memory_bytes": 25274793984, "seed": None, "load": [3.3095703125, 2.0], "decay": 0.00005, "flag": True}
-    assert flatten(tree) == {
+    assert _flatten(tree) == {
         "memory": "23.5 GiB",
         "seed": "none",
         "load": "3.30957, 2",
@@ -51,4 +51,4 @@ def test_bytes_missing_values_and_numbers_are_for_people() -> None:
 
 def test_devices_are_words_and_not_json() -> None:
     devices = [{"index": 0, "name": "Card", "uuid": None}, {"index": 1, "name": "Card", "uuid": "GPU-1"}]
-    assert flatten({"devices": devices}) == {"devices": "index 0, name Card; index 1, name Card, uuid GPU-1"}
+    assert _flatten({"devices": devices}) == {"devices": "index 0, name Card; index 1, name Card, uuid GPU-1"}

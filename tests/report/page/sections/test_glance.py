@@ -11,8 +11,8 @@ from vernier.records.run import PublishedSpeed
 from vernier.records.what_ran import line_of
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
-from vernier.report.page.sections.glance import card as card_of
-from vernier.report.page.sections.glance import glance
+from vernier.report.page.sections.glance import _card as card_of
+from vernier.report.page.sections.glance import _glance
 
 PageOf = Callable[..., Page]
 
@@ -51,10 +51,16 @@ def test_a_card_says_how_the_rate_stands_against_a_published_one(tmp_path: Path)
 def test_cards_of_several_runs_have_the_parts_in_which_they_differ_and_what_a_person_noted(tmp_path: Path) -> None:
     wide, narrow = (write_run(tmp_path, f"w{n}", step_times(n, n=50), recipe__model__width=n) for n in (32, 16))
     (wide / "notes.txt").write_text("#baseline for the talk\n")
-    section = glance(collect([wide, narrow]))
+    section = _glance(collect([wide, narrow]))
     assert section is not None
     cards = [text_of(card) for card in str(section.html).split("<article")[1:]]
     assert "network resnet50, width 32" in cards[0]
     assert "network resnet50, width 16" in cards[1]
     assert "#baseline for the talk" in cards[0]
     assert not any("image size" in card for card in cards)
+
+
+def test_facts_without_a_value_are_left_out(tmp_path: Path) -> None:
+    (subject,) = collect([write_run(tmp_path, "run", step_times(1, n=100))])
+    assert None in dict(subject.facts()).values() or "" in dict(subject.facts()).values()
+    assert "<dd></dd>" not in re.sub(r"\s", "", card_of(subject))

@@ -8,7 +8,7 @@ from tests.report.run_dirs import step_times, write_run
 from vernier.report.page.build import build
 from vernier.report.page.collect import FULL_RUNS, MANY_RUNS, collect
 from vernier.report.page.figures import Figure, Runs
-from vernier.report.page.sections.runs import runs_table
+from vernier.report.page.sections.runs import _runs_table
 
 
 def column(figure: Figure, name: str) -> list[Any]:
@@ -18,7 +18,7 @@ def column(figure: Figure, name: str) -> list[Any]:
 def test_results_come_first_and_then_what_differs(tmp_path: Path) -> None:
     a = write_run(tmp_path, "wide", step_times(1, n=100), recipe__model__width=32, recipe__optim__lr=0.1)
     b = write_run(tmp_path, "narrow", step_times(2, n=100), recipe__model__width=16, recipe__optim__lr=0.2)
-    section = runs_table(collect([a, b]))
+    section = _runs_table(collect([a, b]))
     assert section is not None
     (figure,) = section.figures
     assert list(figure.columns[:3]) == ["run", "top-1 %", "img/s"]
@@ -26,7 +26,7 @@ def test_results_come_first_and_then_what_differs(tmp_path: Path) -> None:
     assert not {"width", "image size", "momentum", "AP"} & set(figure.columns)
     assert column(figure, "lr") == [0.1, 0.2]
     assert column(figure, "colour") == [0, 1]
-    assert runs_table(collect([a])) is None
+    assert _runs_table(collect([a])) is None
 
 
 def test_of_many_runs_only_the_newest_have_curves_and_all_are_in_the_table(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_trained_run_has_its_curves(trained: Path, page_of: PageOf) -> None:
     assert {"loss", "accuracy", "lr", "throughput", "budget"} <= set(page.figures)
     (subject,) = collect([trained])
     columns, rows = page.figures["accuracy"].columns, page.figures["accuracy"].rows
-    assert columns == ["run", "epoch", "step", "time s", "figure", "value", "best"]
+    assert list(columns) == ["run", "epoch", "step", "time s", "figure", "value", "best"]
     assert [r[5] for r in rows] == [e.result.figures["top1"] for e in subject.evals]
     assert {r[4] for r in rows} == {"top-1"}  # of ten classes, five guesses say little
     assert [r[5] for r in rows if r[6]] == [max(r[5] for r in rows)]

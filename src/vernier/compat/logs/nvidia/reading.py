@@ -7,12 +7,14 @@ validation iteration).
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup, whole
+from vernier.lab.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup, whole
 from vernier.store import parse_json
 from vernier.wording import plural
 
@@ -24,7 +26,7 @@ SPEEDS = (
 """Names of an evaluation's speed, after `val.`."""
 # Searched, not matched: launchers write the rank in front of the line (`0: DLL 2024-...`).
 _TEXT = re.compile(r"\bDLLL? (\d{4}-\d\d-\d\d[ T][\d:.]+(?:[+-][\d:]+)?) - (.*)")
-_CONSOLE = re.compile(r"^(Summary )?Epoch: (\d+)/\d+ *(Validation)? *(?:Iteration: (\d+)/\d+)?;\t(.*)")
+_CONSOLE = re.compile(r"^(Summary )?Epoch: (\d+)/\d+ *(Validation)? *(?:Iteration: (\d+)/\d+)?;\t(.*)", re.M)
 # Versions of DLLogger write a step as words or as a tuple: `Epoch: 0 Iteration: 3`, `Summary:`, `(0, 3)`, `[0, 3]`.
 _STEP = re.compile(
     r"(?:Epoch: (\d+) )?(?:Iteration: (\d+) )?(?:Validation Iteration: (\d+) )?|Summary:|[(\[][\d, ]*[)\]]"
@@ -34,9 +36,7 @@ Points = dict[tuple[int, ...], Tree]
 
 def is_dllogger(text: str) -> bool:
     """Whether these are DLLogger's lines, JSON or text, or the console of NVIDIA's script of 2019."""
-    return (
-        f"{PREFIX}{{" in text or _TEXT.search(text) is not None or re.search(_CONSOLE.pattern, text, re.M) is not None
-    )
+    return f"{PREFIX}{{" in text or any(pattern.search(text) for pattern in (_TEXT, _CONSOLE))
 
 
 def read_dllogger(path: Path, text: str) -> RunLog:
@@ -76,10 +76,8 @@ def _json_record(line: str) -> _Record | None:
     step, data = record.get("step"), record.get("data")
     if not isinstance(data, dict):
         return "", {}, None
-    if isinstance(step, list) and all(isinstance(s, int) for s in step):
-        step = tuple(step)
-    time = str(record.get("datetime") or "")
-    return step if isinstance(step, tuple) else str(step), data, _iso(time)
+    of_iteration = isinstance(step, list) and all(isinstance(s, int) for s in step)
+    return tuple(step) if of_iteration else str(step), data, _iso(str(record.get("datetime") or ""))
 
 
 def _iso(time: str) -> str | None:
@@ -97,12 +95,10 @@ def _text_record(line: str) -> _Record | None:
     if rest.startswith("PARAMETER "):
         return "PARAMETER", {k: _literal(v) for k, v in _pairs(rest.removeprefix("PARAMETER "))}, _iso(match[1])
     head = _STEP.match(rest)
-    text = head[0].strip() if head else ""
-    if head is None or not text:
+    if head is None or not (text := head[0].strip()):
         return "", {}, None
-    numbers = re.findall(r"\d+", text) if text[0] in "([" else [n for n in head.groups() if n is not None]
-    step = tuple(map(int, numbers))
-    return step, _values(rest[head.end() :]), _iso(match[1])
+    numbers = re.findall(r"\d+", text) if text[0] in "([" else filter(None, head.groups())
+    return tuple(map(int, numbers)), _values(rest[head.end() :]), _iso(match[1])
 
 
 def _console_record(line: str) -> _Record | None:
@@ -118,27 +114,21 @@ def _console_record(line: str) -> _Record | None:
 
 def _values(text: str) -> dict[str, float]:
     """Metrics of a text line; what follows a number is its unit."""
-    pairs = ((name, _number(value)) for name, value in _pairs(text))
-    return {name: value for name, value in pairs if value is not None}
+    values = {}
+    for name, value in _pairs(text):
+        with suppress(ValueError, IndexError):
+            values[name] = float(value.split()[0])
+    return values
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
     """`name : value` pairs: a value ends before the name that stands before the next ` : `. In linear time."""
     before, *parts = text.split(" : ")
     for number, part in enumerate(parts, start=1):
-        words = before.rsplit(None, 1)
-        last = number == len(parts)
-        value = part.strip() if last else part.rstrip().removesuffix((part.split() or [""])[-1]).strip()
-        if words:
-            yield words[-1], value
+        value = part if number == len(parts) else part.rstrip().removesuffix((part.split() or [""])[-1])
+        if words := before.rsplit(None, 1):
+            yield words[-1], value.strip()
         before = part
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text.split()[0])
-    except (ValueError, IndexError):
-        return None
 
 
 def _literal(text: str) -> Any:
@@ -176,49 +166,45 @@ def read_raport(path: Path, text: str) -> RunLog:
         return first + index if number is None else number
 
     points: Points = {}
+
+    def add(index: int, number: tuple[int, ...], name: str, value: Any) -> None:
+        if value is not None:
+            points.setdefault((epoch_of(index), *number), {})[name] = value
+
     # Times are always one list per epoch, so their lengths tell where to cut metrics that are one list over all.
-    train_it = _by_epoch(iterations.get("it"), None)
     shape = [len(e) for e in _by_epoch(iterations.get("train.compute_time"), None)]
+    val_lists = (v for k, v in iterations.items() if k.startswith("val.") and k != "val.it" and isinstance(v, list))
+    val_shape = [len(e) for e in next(val_lists, []) if isinstance(e, list)]
+    train_it, val_it = _by_epoch(iterations.get("it"), None), _by_epoch(iterations.get("val.it"), val_shape)
     for name, metric in iterations.items():
-        if name in ("it", "val.it") or not isinstance(metric, list):
+        if name in ("it", "val.it"):
             continue
         validation = name.startswith("val.")
-        own = _by_epoch(iterations.get("val.it"), _shape_of(iterations)) if validation else train_it
-        for index, values in enumerate(_by_epoch(metric, _shape_of(iterations) if validation else shape)):
+        counter = val_it if validation else train_it
+        for index, values in enumerate(_by_epoch(metric, val_shape if validation else shape)):
+            counts = counter[index] if index < len(counter) else []
             for position, value in enumerate(values):
-                given = own[index][position] if index < len(own) and position < len(own[index]) else None
                 # Without a counter (`it`, `val.it`), the position in the list is the iteration.
-                number = position + 1 if (listed := whole(given)) is None else listed
-                key = (epoch_of(index), 0, number) if validation else (epoch_of(index), number)
-                if value is not None:
-                    points.setdefault(key, {})[name] = value
+                listed = whole(counts[position]) if position < len(counts) else None
+                number = position + 1 if listed is None else listed
+                add(index, (0, number) if validation else (number,), name, value)
     for name, values in epochs.items():
         for index, value in enumerate(values if isinstance(values, list) and name != "ep" else []):
-            if value is not None:
-                points.setdefault((epoch_of(index),), {})[name] = value
+            add(index, (), name, value)
     return _run_log("raport", path, settings, points, [])
-
-
-def _shape_of(iterations: Tree) -> list[int]:
-    """Number of validation iterations per epoch, by the first list that has one inner list per epoch."""
-    lists = (v for k, v in iterations.items() if k.startswith("val.") and k != "val.it" and isinstance(v, list))
-    return [len(e) for e in next(lists, []) if isinstance(e, list)]
 
 
 def _by_epoch(metric: Any, shape: list[int] | None) -> list[list[Any]]:
     """A metric as one list per epoch. NVIDIA's `lr` and `val.it` are one list over all epochs, cut here by `shape`."""
-    lists = [e if isinstance(e, list) else [] for e in metric] if isinstance(metric, list) else []
-    if isinstance(metric, list) and metric and not isinstance(metric[0], list):
-        lists = [metric]
+    if not isinstance(metric, list):
+        return []
+    flat = bool(metric) and not isinstance(metric[0], list)
+    lists = [metric] if flat else [e if isinstance(e, list) else [] for e in metric]
     # NVIDIA's lists end with an empty one, so a single epoch can have the shape [n, 0]: nothing to cut.
-    filled = [n for n in shape or [] if n]
-    if len(lists) != 1 or len(filled) < 2:
+    if len(lists) != 1 or sum(map(bool, shape or [])) < 2:
         return lists
-    flat, cut = iter(lists[0]), []
-    for count in shape or []:
-        # `range` comes first: it ends the zip before another value of `flat` is taken and lost.
-        cut.append([v for _, v in zip(range(count), flat, strict=False)])
-    return cut
+    values = iter(lists[0])
+    return [list(islice(values, count)) for count in shape or []]
 
 
 # --------------------------------------------------------------------------------------------------------- common form
@@ -264,7 +250,7 @@ class _Timing:
         per_process, world = finite(settings.get("batch_size")), finite(settings.get("world_size"))
         # NVIDIA's batch_size is that of one process.
         self._global_batch = per_process * world if per_process and world else None
-        self.every = settings.get("print_freq") == 1
+        self.every = "warmup_left_out" in settings or settings.get("print_freq") == 1  # Vernier lists every step
         self.guessed = False
 
     def step(self, prefix: str, epoch: int, number: int, data: Mapping[str, Any]) -> StepRecord | None:
@@ -273,23 +259,26 @@ class _Timing:
         wait, busy = value.get("data_time"), value.get("compute_time") or value.get("compute_latency")
         total, compute = value.get("total_ips"), value.get("compute_ips")
         samples = self._samples(busy, compute)
-        # Without a batch, one image stands for a step: times are per image, and rates stay right.
         if (wait is None or busy is None) and total:
+            # Without a batch, one image stands for a step: times are per image, and rates stay right.
             self.guessed |= samples is None
             samples = samples or 1.0
-            wait, busy = self._times(samples, total, compute)
+            seconds = samples / total
+            busy = min(seconds, samples / compute) if compute else seconds  # rounded rates can exceed the total
+            wait = seconds - busy
         if wait is None or busy is None or busy <= 0 or wait < 0:
             return None
+        train = value if prefix == "train" else {}
         return StepRecord(
             epoch=epoch,
             step=number,
             seconds=wait + busy,
             wait_s=wait,
             samples=samples or 0.0,
-            loss=value.get("loss") if prefix == "train" else None,
-            lr=finite(data.get("lr", data.get("train.lr"))) if prefix == "train" else None,
-            top1=value.get("top1") if prefix == "train" else None,
-            top5=value.get("top5") if prefix == "train" else None,
+            loss=train.get("loss"),
+            lr=finite(data.get("lr", train.get("lr"))) if train else None,
+            top1=train.get("top1"),
+            top5=train.get("top5"),
         )
 
     def _samples(self, busy: float | None, compute_ips: float | None) -> float | None:
@@ -300,17 +289,11 @@ class _Timing:
             return float(round(from_rate)) if abs(from_rate - round(from_rate)) < 1e-6 * from_rate else from_rate
         return self._global_batch or from_rate
 
-    @staticmethod
-    def _times(samples: float, total_ips: float, compute_ips: float | None) -> tuple[float, float]:
-        seconds = samples / total_ips
-        busy = min(seconds, samples / compute_ips) if compute_ips else seconds  # rounded rates can exceed the total
-        return seconds - busy, busy
-
 
 def _eval(epoch: int, data: Mapping[str, Any], batches: list[StepRecord]) -> EvalRecord | None:
     numbers = {
         k.removeprefix("val."): float(v) for k, v in data.items() if k.startswith("val.") and finite(v) is not None
     }
-    speed = {k: v for k, v in numbers.items() if k in SPEEDS}
-    values = {k: v for k, v in numbers.items() if k not in SPEEDS}
-    return EvalRecord(epoch=epoch, values=values, speed=speed, batches=tuple(batches)) if numbers or batches else None
+    speed = {k: numbers.pop(k) for k in tuple(numbers) if k in SPEEDS}
+    known = numbers or speed or batches
+    return EvalRecord(epoch=epoch, values=numbers, speed=speed, batches=tuple(batches)) if known else None

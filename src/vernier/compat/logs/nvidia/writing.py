@@ -7,28 +7,27 @@ Lists of one epoch have one value per iteration; what was not recorded for one i
 import datetime as dt
 import json
 import statistics
+import tomllib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.lab.logs.formats import LogFormat
+from vernier.lab.logs.model import EvalRecord, RunLog, StepRecord, Tree
 from vernier.measure.throughput import Window
-from vernier.report.logs.formats import LogFormat
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree
 
-from .reading import PREFIX, is_dllogger, is_raport, read_dllogger, read_raport
+from .reading import PREFIX, SPEEDS, is_dllogger, is_raport, read_dllogger, read_raport
 
-_RATE, _TIME, _PERCENT = ({"unit": u, "format": f} for u, f in (("images/s", ":.2f"), ("s", ":.5f"), ("%", ":.2f")))
-_LOSS = {"unit": None, "format": ":.5f"}
-_UNITS: dict[str, dict[str, Any]] = {
-    "total_ips": _RATE,
-    "compute_ips": _RATE,
-    "top1": _PERCENT,
-    "top5": _PERCENT,
-    "loss": _LOSS,
+_UNITS: Tree = {
+    **{name: {"unit": "s", "format": ":.5f"} for name in SPEEDS},
+    **{name: {"unit": "images/s", "format": ":.2f"} for name in SPEEDS if name.endswith("_ips")},
+    **{name: {"unit": "%", "format": ":.2f"} for name in ("top1", "top5")},
+    "loss": {"unit": None, "format": ":.5f"},
     "lr": {},
-    **dict.fromkeys(("data_time", "compute_time", "compute_latency"), _TIME),
-    **dict.fromkeys((f"compute_latency_at{q}" for q in (95, 99, 100)), _TIME),
 }
+_PARAMETERS = tomllib.loads(Path(__file__).with_name("parameters.toml").read_text(encoding="utf-8"))
 _OF_TRAINING = ("loss", "top1", "top5", "compute_ips", "total_ips", "data_time", "compute_time")
 _OF_VALIDATION = ("compute_ips", "total_ips", "data_time", "compute_time", "compute_latency")
 Values = dict[str, float]
@@ -40,55 +39,63 @@ Values = dict[str, float]
 def _parameters(run: RunLog) -> Tree:
     """The run's settings under the names of NVIDIA's command line; Vernier's own stay under `vernier`."""
     # Settings of another program's log are written back as they were.
-    named: Tree = {} if "recipe" not in run.settings else {**_named(run), "vernier": run.settings}
+    samples = run.steps[0].samples / run.steps[0].steps if run.steps else 0.0
+    named: Tree = {}
+    if "recipe" in run.settings:
+        named = {**_named(run, int(samples)), "vernier": run.settings}
     tree = named or dict(run.settings)
     if run.devices is not None:
-        samples = run.steps[0].samples / run.steps[0].steps if run.steps else 0.0
         batch = samples / run.devices
-        tree |= {"batch_size": int(batch) if batch == int(batch) else batch, "world_size": run.devices}
+        # Theirs is the batch of a device that is computed at once: a step can accumulate several.
+        micro = (run.settings.get("machine") or {}).get("process_batch") if named and run.kind == "train" else None
+        tree |= {"batch_size": micro or (int(batch) if batch == int(batch) else batch), "world_size": run.devices}
     if named:
         tree |= {"evaluate": run.kind == "infer", "training_only": not run.evals and run.kind == "train"}
-        # `reading` needs both to take times as they are: every step is listed, and a benchmark has no warm-up in it.
-        tree |= {"print_freq": 1, "warmup_left_out": run.format == "bench"}
+        printed = (run.settings.get("limits") or {}).get("log_every_steps")
+        # `reading` takes times as they are if there is the last one: every step is listed, of benchmarks no warm-up.
+        tree |= {"print_freq": printed or 1, "warmup_left_out": run.format == "bench"}
     return tree
 
 
-def _named(run: RunLog) -> Tree:
-    recipe, machine = run.settings.get("recipe") or {}, run.settings.get("machine") or {}
-    model, data, optim, schedule, loss, augment = (
-        recipe.get(part) or {} for part in ("model", "data", "optim", "schedule", "loss", "augment")
-    )
-    return {
-        "arch": run.ran.network if run.ran else model.get("name"),
-        # NVIDIA writes `fanin` for `fan-in`.
-        "model_config": str(model.get("init") or "").replace("-", ""),
-        "data": data.get("source"),
-        "data_backend": machine.get("backend"),
+def _named(run: RunLog, global_batch: int) -> Tree:
+    """`global_batch` is that of the measured steps: a benchmark has another one than its recipe, and no epochs."""
+    recipe, machine = dict(run.settings.get("recipe") or {}), run.settings.get("machine") or {}
+    if run.format == "bench" and global_batch:
+        recipe |= {"global_batch": global_batch, "schedule": {}}
+
+    def setting(path: str) -> Any:
+        value: Any = {"recipe": recipe, "machine": machine}
+        for name in path.split("."):
+            value = (value or {}).get(name)
+        return value
+
+    init, precision, scaling = setting("recipe.model.init"), machine.get("precision"), machine.get("loss_scaling")
+    scaling = scaling if precision == "fp16" else None
+    computed = {
+        "arch": run.ran.network if run.ran else setting("recipe.model.name"),
+        "model_config": {"fan-in": "fanin", "fan-out": "classic"}.get(str(init), init),
         # With progressive resizing there is no single size.
-        "image_size": None if augment.get("start_px") else data.get("eval_px" if run.kind == "infer" else "image_px"),
-        "num_classes": (run.ran.classes or None) if run.ran else model.get("num_classes"),
-        "workers": machine.get("workers"),
-        "epochs": schedule.get("epochs"),
-        "optimizer_batch_size": recipe.get("global_batch"),
-        "lr": _scaled_rate(recipe, optim),
-        "lr_schedule": schedule.get("kind"),
-        "warmup": schedule.get("warmup_epochs"),
-        "label_smoothing": loss.get("label_smoothing"),
-        "mixup": augment.get("mixup"),
-        "momentum": optim.get("momentum"),
-        "weight_decay": optim.get("weight_decay"),
-        "nesterov": optim.get("nesterov"),
-        "amp": machine.get("precision") in ("fp16", "bf16"),
+        "image_size": None
+        if setting("recipe.augment.start_px")
+        else setting("recipe.data.eval_px" if run.kind == "infer" else "recipe.data.image_px"),
+        "num_classes": (run.ran.classes or None) if run.ran else setting("recipe.model.num_classes"),
+        "lr": _scaled_rate(recipe, setting("recipe.optim") or {}),
+        "amp": precision in ("fp16", "bf16"),
         "fp16": False,
-        "precision": machine.get("precision"),
-        "dynamic_loss_scale": machine.get("precision") == "fp16" and machine.get("loss_scaling") == "dynamic",
-        "seed": recipe.get("seed"),
+        "dynamic_loss_scale": scaling == "dynamic",
+        "static_loss_scale": machine.get("loss_scale") if scaling == "static" else 1,
+        "bn_weight_decay": setting("recipe.optim.decay_rule") == "all",
+        "prof": -1,  # NVIDIA's value for no profile
+        "workspace": str(run.path.parent),
     }
+    return {name: setting(path) if path else computed[name] for name, path in _PARAMETERS.items()}
 
 
 def _scaled_rate(recipe: Tree, optim: Tree) -> float | None:
-    """The peak learning rate at this run's global batch."""
-    rate, per, batch = optim.get("lr"), optim.get("lr_batch"), recipe.get("global_batch")
+    """The peak learning rate at this run's global batch. Raises ConfigError where the run's config.json is damaged."""
+    rate, per, batch = factors = optim.get("lr"), optim.get("lr_batch"), recipe.get("global_batch")
+    if not all(isinstance(factor, int | float | None) for factor in factors):
+        raise ConfigError(f"config.json is damaged: learning rate, its batch and the global batch are {factors}.")
     return rate * batch / per if rate and per and batch else rate
 
 
@@ -126,16 +133,19 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _inference(steps: Sequence[StepRecord], *, percentiles: bool) -> Values:
-    """The speed of one or several batches; percentiles are nearest values, as NVIDIA's."""
-    if not steps:
-        return {}
+def _inference(steps: Sequence[StepRecord]) -> Values:
+    """The speed of one or several batches."""
     times = _times(steps)
-    values = {**times, "compute_latency": times["compute_time"]}
-    if percentiles:
-        busy = sorted((s.seconds - s.window.data_wait_s) / s.steps for s in steps)
-        values |= {f"compute_latency_at{q}": busy[round((len(busy) - 1) * q / 100)] for q in (95, 99, 100)}
-    return {f"val.{k}": v for k, v in values.items()}
+    return {f"val.{k}": v for k, v in {**times, "compute_latency": times["compute_time"]}.items()}
+
+
+def _percentiles(batches: Sequence[StepRecord]) -> Values:
+    """Their speed with percentiles of the latency, which are nearest values, as NVIDIA's."""
+    if not batches:
+        return {}
+    busy = sorted((s.seconds - s.window.data_wait_s) / s.steps for s in batches)
+    at = {f"val.compute_latency_at{q}": busy[round((len(busy) - 1) * q / 100)] for q in (95, 99, 100)}
+    return _inference(batches) | at
 
 
 def _evaluation(result: EvalRecord) -> Values:
@@ -145,67 +155,65 @@ def _evaluation(result: EvalRecord) -> Values:
     if result.speed:
         return values
     if result.batches:
-        return values | _inference(result.batches, percentiles=True)
+        return values | _percentiles(result.batches)
     rate = {"val.total_ips": result.samples / result.seconds} if result.samples and result.seconds > 0 else {}
     return values | rate
 
 
-class _Levels:
-    """A run by level: its epochs with their numbered steps and batches, their figures, and those of the run."""
+@frozen
+class _Epoch:
+    """An epoch: its figures by iteration of training, by batch of its evaluation or of inference, and as a whole."""
 
-    def __init__(self, run: RunLog) -> None:
-        self._run, self._infers = run, run.kind == "infer"
-        self._results = {e.epoch: e for e in run.evals}
-        self.epochs = sorted({s.epoch for s in run.steps} | set(self._results))
-
-    def training(self, epoch: int) -> list[tuple[int, Values]]:
-        """Iterations of training, numbered within the epoch."""
-        return [] if self._infers else [(n, _training([s])) for n, s in _numbered(self._run, self._steps(epoch))]
-
-    def validation(self, epoch: int) -> list[tuple[int, Values]]:
-        """Batches of the evaluation, or of inference."""
-        result = self._results.get(epoch)
-        batches = self._steps(epoch) if self._infers else list(result.batches) if result else []
-        return [(n, _inference([s], percentiles=False)) for n, s in _numbered(self._run, batches)]
-
-    def summary(self, epoch: int) -> Values:
-        result = self._results.get(epoch)
-        return self._figures(self._steps(epoch)) | (_evaluation(result) if result else {})
-
-    def total(self) -> Values:
-        """Steady steps, and the best of all evaluations: highest accuracy, lowest loss."""
-        figures = self._figures(self._run.steady_steps)
-        evals = [_evaluation(e) for e in self._run.evals]
-        if not self._infers and (batches := [b for e in self._run.evals for b in e.batches]):
-            figures |= _inference(batches, percentiles=True)
-        # What is left is per evaluation only: speed is averaged, and of accuracies and losses the best is taken.
-        for name in dict.fromkeys(k for e in evals for k in e if k not in figures):
-            values = [e[name] for e in evals if name in e]
-            speed = name.removeprefix("val.") in _UNITS and not name.endswith(("top1", "top5", "loss"))
-            figures[name] = statistics.fmean(values) if speed else (min if name.endswith("loss") else max)(values)
-        return figures
-
-    def _steps(self, epoch: int) -> list[StepRecord]:
-        return [s for s in self._run.steps if s.epoch == epoch]
-
-    def _figures(self, steps: Sequence[StepRecord]) -> Values:
-        return _inference(steps, percentiles=True) if self._infers else _training(steps)
+    number: int
+    training: list[tuple[int, Values]]
+    validation: list[tuple[int, Values]]
+    summary: Values
 
 
-def _numbered(run: RunLog, steps: Sequence[StepRecord]) -> list[tuple[int, StepRecord]]:
-    """Steps with their numbers within the epoch; a log of printed iterations keeps its own."""
+def _epochs(run: RunLog) -> list[_Epoch]:
+    results, infers = {e.epoch: e for e in run.evals}, run.kind == "infer"
     # Vernier's own logs count steps from the start of the run, DLLogger from the start of the epoch.
     own = run.format in ("vernier", "bench")
-    return [(position if own else s.step, s) for position, s in enumerate(steps, start=1)]
+    epochs = []
+    for number in sorted({s.epoch for s in run.steps} | set(results)):
+        steps, result = [s for s in run.steps if s.epoch == number], results.get(number)
+        batches = steps if infers else result.batches if result else ()
+        epochs.append(
+            _Epoch(
+                number=number,
+                training=[(i if own else s.step, _training([s])) for i, s in enumerate(steps, 1) if not infers],
+                validation=[(i if own else s.step, _inference([s])) for i, s in enumerate(batches, 1)],
+                summary=_figures(run, steps) | (_evaluation(result) if result else {}),
+            )
+        )
+    return epochs
+
+
+def _figures(run: RunLog, steps: Sequence[StepRecord]) -> Values:
+    return _percentiles(steps) if run.kind == "infer" else _training(steps)
+
+
+def _total(run: RunLog) -> Values:
+    """Steady steps, and the best of all evaluations: highest accuracy, lowest loss."""
+    figures = _figures(run, run.steady_steps)
+    if run.kind == "train":
+        figures |= _percentiles([batch for e in run.evals for batch in e.batches])
+    evals = [_evaluation(e) for e in run.evals]
+    # What is left is per evaluation only: speed is averaged, and of accuracies and losses the best is taken.
+    for name in dict.fromkeys(k for e in evals for k in e if k not in figures):
+        values = [e[name] for e in evals if name in e]
+        speed = name.removeprefix("val.") in SPEEDS
+        figures[name] = statistics.fmean(values) if speed else (min if name.endswith("loss") else max)(values)
+    return figures
 
 
 # ------------------------------------------------------------------------------------------------------------ DLLogger
 
 
-def write_dllogger(run: RunLog, start: dt.datetime) -> str:
+def _write_dllogger(run: RunLog, start: dt.datetime) -> str:
     """DLLogger lines: parameters, units, every step and validation batch, every epoch, the run."""
     lines: list[str] = []
-    elapsed, levels = 0.0, _Levels(run)
+    elapsed, epochs, total = 0.0, _epochs(run), _total(run)
 
     def line(kind: str, **fields: Any) -> None:
         try:
@@ -220,21 +228,20 @@ def write_dllogger(run: RunLog, start: dt.datetime) -> str:
         }
         lines.append(PREFIX + json.dumps({**head, "type": kind, **fields}))
 
-    total = levels.total()
     line("LOG", step="PARAMETER", data=_parameters(run))
-    for metric in dict.fromkeys([*total, *(k for e in levels.epochs for k in levels.summary(e))]):
+    for metric in dict.fromkeys([*total, *(k for epoch in epochs for k in epoch.summary)]):
         line("METADATA", metric=metric, metadata=_UNITS.get(metric.partition(".")[2], {}))
-    for epoch in levels.epochs:
+    for epoch in epochs:
         # A validation batch is listed under the last training iteration before it.
         last = 0
-        for number, values in levels.training(epoch):
+        for number, values in epoch.training:
             elapsed += values["train.data_time"] + values["train.compute_time"]
             last = number
-            line("LOG", step=[epoch, number], data=values)
-        for number, values in levels.validation(epoch):
+            line("LOG", step=[epoch.number, number], data=values)
+        for number, values in epoch.validation:
             elapsed += values["val.data_time"] + values["val.compute_time"]
-            line("LOG", step=[epoch, last, number], data=values)
-        line("LOG", step=[epoch], data=levels.summary(epoch))
+            line("LOG", step=[epoch.number, last, number], data=values)
+        line("LOG", step=[epoch.number], data=epoch.summary)
     line("LOG", step=[], data=total)
     return "\n".join(lines) + "\n"
 
@@ -242,18 +249,18 @@ def write_dllogger(run: RunLog, start: dt.datetime) -> str:
 # -------------------------------------------------------------------------------------------------------------- raport
 
 
-def write_raport(run: RunLog) -> str:
+def _write_raport(run: RunLog) -> str:
     """The `raport.json` of a run; `summary` has the figures of the whole run, which NVIDIA's does not have."""
-    levels = _Levels(run)
+    epochs = _epochs(run)
     tree = {
         "run": _parameters(run),
-        "epoch": {"ep": levels.epochs, **_aligned([levels.summary(epoch) for epoch in levels.epochs])},
+        "epoch": {"ep": [epoch.number for epoch in epochs], **_aligned([epoch.summary for epoch in epochs])},
         "iter": {
-            **_iterations("it", [levels.training(epoch) for epoch in levels.epochs], _OF_TRAINING),
-            **_iterations("val.it", [levels.validation(epoch) for epoch in levels.epochs], _OF_VALIDATION),
+            **_iterations("train", [epoch.training for epoch in epochs], _OF_TRAINING),
+            **_iterations("val", [epoch.validation for epoch in epochs], _OF_VALIDATION),
         },
         "event": {},
-        "summary": levels.total(),
+        "summary": _total(run),
     }
     return json.dumps(tree, indent=1) + "\n"
 
@@ -264,25 +271,24 @@ def _aligned(rows: Sequence[Values]) -> dict[str, list[float | None]]:
     return {name: [row.get(name) for row in rows] for name in names if name != "train.lr"}
 
 
-def _iterations(counter: str, epochs: list[list[tuple[int, Values]]], names: Sequence[str]) -> Tree:
+def _iterations(prefix: str, epochs: list[list[tuple[int, Values]]], names: Sequence[str]) -> Tree:
     """Lists of lists: one inner list per epoch, one value per iteration. Every name is there, if only with nulls."""
     if not any(epochs):
         return {}
-    prefix = "val" if counter == "val.it" else "train"
-    tree: Tree = {counter: [[number for number, _ in epoch] for epoch in epochs]}
-    for name in names:
-        tree[f"{prefix}.{name}"] = [[values.get(f"{prefix}.{name}") for _, values in epoch] for epoch in epochs]
-    # The one metric that NVIDIA lists without a prefix.
-    if prefix == "train":
-        tree["lr"] = [[values.get("train.lr") for _, values in epoch] for epoch in epochs]
-    return tree
+    # The counter and the rate are what NVIDIA lists without `train.`.
+    listed = {"val.it" if prefix == "val" else "it": None, **{f"{prefix}.{name}": f"{prefix}.{name}" for name in names}}
+    listed |= {"lr": "train.lr"} if prefix == "train" else {}
+    return {
+        name: [[number if key is None else values.get(key) for number, values in epoch] for epoch in epochs]
+        for name, key in listed.items()
+    }
 
 
 RAPORT = LogFormat(
     reads="NVIDIA's raport.json",
     recognizes=is_raport,
     read=read_raport,
-    write=write_raport,
+    write=_write_raport,
     one_document=True,
     each_step=True,
 )
@@ -290,7 +296,7 @@ DLLOGGER = LogFormat(
     reads="DLLogger lines (JSON or text)",
     recognizes=is_dllogger,
     read=read_dllogger,
-    write=lambda run: write_dllogger(run, run.began()),
+    write=lambda run: _write_dllogger(run, run.began()),
     each_step=True,
     order=2,
 )

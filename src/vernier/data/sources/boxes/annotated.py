@@ -9,13 +9,16 @@ without boxes, evaluation uses all. `notes` counts everything that was changed. 
 import json
 import math
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, choose_validation
+from vernier.data.decoding.decode import BadImage, read_size
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Files, Indices, choose_validation
 from vernier.data.sources.values import check_class_names
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -52,12 +55,16 @@ class Row(NamedTuple):
 
 @frozen
 class AnnotatedImage:
-    """One image and its objects; `size` is width and height if the annotation has them."""
+    """One image and its objects; `size` is width and height if the annotation has them.
+
+    `shares`: edges are fractions of the image, as in YOLO's files; `AnnotatedSource` reads its size.
+    """
 
     path: Path
     image_id: int
     rows: tuple[Row, ...] = ()
     size: tuple[int, int] | None = None
+    shares: bool = False
 
 
 @frozen
@@ -70,6 +77,9 @@ class Annotations:
     """The file or folder of the annotations, for messages."""
     category_ids: tuple[int, ...] | None = None
     """The numbers that the annotations give to the classes; None: 1, 2, ..."""
+
+
+Reader = Callable[[], Annotations]
 
 
 def path_inside(folder: Path, name: str) -> Path:
@@ -91,7 +101,8 @@ class AnnotatedSource(EncodedSource, BoxSource):
 
     labels: Indices
 
-    def __init__(self, annotations: Annotations, *, training: bool) -> None:
+    def __init__(self, annotations: Annotations, *, training: bool, exif: bool = True) -> None:
+        self.exif = exif
         classes, where = annotations.classes, annotations.where
         if not classes:
             raise ConfigError(f"{where}: the annotations name no class, so there is nothing to detect.")
@@ -99,12 +110,13 @@ class AnnotatedSource(EncodedSource, BoxSource):
             check_class_names(classes)
         except ValueError as error:
             raise ConfigError(f"{where}: a class has a name that cannot be written: {error}.") from None
+        whole = [_in_pixels(s, exif) if s.shares else s for s in annotations.samples]
         # Cut before dropping: a box outside of its image has no area once it is cut.
-        cut = [_cut_boxes(s) for s in annotations.samples]
+        cut = [_cut_boxes(s) for s in whole]
         self.cut_boxes = sum(
             # Boxes that are not cut stay the same objects.
             before is not after
-            for sample, cut_sample in zip(annotations.samples, cut, strict=True)
+            for sample, cut_sample in zip(whole, cut, strict=True)
             for before, after in zip(sample.rows, cut_sample.rows, strict=True)
         )
         samples = [replace(s, rows=tuple(r for r in s.rows if r.has_area)) for s in cut]
@@ -154,10 +166,27 @@ class AnnotatedSource(EncodedSource, BoxSource):
     def describe(self, index: int) -> str:
         return str(self._paths[index])
 
+    def files(self) -> Files:
+        return len(self), self.describe
+
     def fingerprint(self) -> str:
         names = json.dumps([p.name for p in self._paths])
         numbers = (self._ltrb, self._classes, self._crowd, self._ends)
         return self._fingerprint(names.encode(), *(n.tobytes() for n in numbers))
+
+
+def _in_pixels(sample: AnnotatedImage, exif: bool) -> AnnotatedImage:
+    """Boxes of fractions in pixels of the image. One that cannot be read keeps its boxes, and counts as bad when it is
+    used."""
+    size: tuple[int, int] | None = None
+    with suppress(BadImage, OSError):
+        size = read_size(sample.path.read_bytes(), exif=exif)
+    width, height = size or (1, 1)
+    rows = tuple(
+        r._replace(left=r.left * width, top=r.top * height, right=r.right * width, bottom=r.bottom * height)
+        for r in sample.rows
+    )
+    return replace(sample, rows=rows, size=size)
 
 
 def _cut_boxes(sample: AnnotatedImage) -> AnnotatedImage:

@@ -2,15 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any
 
 from vernier.data.sources.values import UNREADABLE, parse_json, positive_size, whole_number
 from vernier.errors import ConfigError
 
-from .annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
+from .annotated import SPLITS, AnnotatedImage, Annotations, Reader, Row, path_inside
 
 _UNSPLIT_NAMES = (
     "annotations.json",
@@ -22,36 +22,12 @@ _UNSPLIT_NAMES = (
 )
 
 
-class _Image(TypedDict):
-    id: int
-    file_name: str
-    width: NotRequired[int | None]
-    height: NotRequired[int | None]
-
-
-class _Object(TypedDict):
-    image_id: int
-    category_id: int
-    bbox: list[float]
-    area: NotRequired[float | None]
-    iscrowd: NotRequired[int | str]
-
-
-class _Category(TypedDict):
-    id: int
-    name: str
-
-
-class _Instances(TypedDict):
-    """The keys of the file that are read."""
-
-    images: list[_Image]
-    annotations: list[_Object]
-    categories: list[_Category]
-
-
-def find_coco(root: Path, split: str) -> Callable[[], Annotations] | None:
-    """A reader of the split's annotations; None where there are none."""
+def find_coco(root: Path, split: str | None) -> Reader | None:
+    """A reader of the split's annotations, or of the one file of a set without splits; None if there are none."""
+    if split is None:
+        files = (folder / name for folder in (root, root / "annotations") for name in _UNSPLIT_NAMES)
+        file = next((file for file in files if file.is_file()), None)
+        return None if file is None else partial(_read_coco, file, [root / "images", root / "data", root])
     for name in SPLITS[split]:
         for file in (
             root / "annotations" / f"instances_{name}.json",
@@ -60,26 +36,17 @@ def find_coco(root: Path, split: str) -> Callable[[], Annotations] | None:
             root / f"{name}.json",
         ):
             if file.is_file():
-                return partial(read_coco, file, [root / name, root / "images" / name, root / "images", root])
+                return partial(_read_coco, file, [root / name, root / "images" / name, root / "images", root])
     return None
 
 
-def find_unsplit_coco(root: Path) -> Callable[[], Annotations] | None:
-    """A reader of the one file of a set without splits; None where there is none."""
-    for folder in (root, root / "annotations"):
-        for name in _UNSPLIT_NAMES:
-            if (folder / name).is_file():
-                return partial(read_coco, folder / name, [root / "images", root / "data", root])
-    return None
-
-
-def read_coco(file: Path, folders: list[Path]) -> Annotations:
+def _read_coco(file: Path, folders: list[Path]) -> Annotations:
     """Read COCO's instances; images are in the first of `folders` that has them.
 
     Categories are numbered from 0 in the order of their ids.
     """
     try:
-        tree: _Instances = parse_json(file.read_bytes())
+        tree: Any = parse_json(file.read_bytes())
         categories = sorted(tree["categories"], key=lambda c: whole_number(c["id"]))
         ids = _different_ids(categories, "categories")
         image_ids = _different_ids(tree["images"], "images")
@@ -89,7 +56,7 @@ def read_coco(file: Path, folders: list[Path]) -> Annotations:
             AnnotatedImage(
                 path=path_inside(folder, image["file_name"]),
                 image_id=image_id,
-                rows=tuple(rows.pop(image_id, ())),
+                rows=tuple(rows.pop(image_id, ())),  # what is left over in the end belongs to no image
                 size=positive_size(image.get("width"), image.get("height")),
             )
             for image_id, image in zip(image_ids, tree["images"], strict=True)
@@ -104,7 +71,7 @@ def read_coco(file: Path, folders: list[Path]) -> Annotations:
     return Annotations(samples=samples, classes=names, where=str(file), category_ids=ids)
 
 
-def _different_ids(items: Sequence[_Image] | Sequence[_Category], kind: str) -> tuple[int, ...]:
+def _different_ids(items: Sequence[Any], kind: str) -> tuple[int, ...]:
     """The ids of images or categories. Raises ValueError where two have the same."""
     ids = tuple(whole_number(item["id"]) for item in items)
     if len(set(ids)) < len(ids):
@@ -121,7 +88,7 @@ def _is_crowd(value: int | str) -> bool:
     return number == 1
 
 
-def _read_rows(file: Path, annotations: list[_Object], label_of: dict[int, int]) -> dict[int, list[Row]]:
+def _read_rows(file: Path, annotations: list[Any], label_of: dict[int, int]) -> dict[int, list[Row]]:
     """The objects of each image id."""
     rows: dict[int, list[Row]] = {}
     for item in annotations:
@@ -136,22 +103,14 @@ def _read_rows(file: Path, annotations: list[_Object], label_of: dict[int, int])
         area = None if given is None else float(given)
         if area is not None and not math.isfinite(area):
             raise ConfigError(f"{file}: an annotation of image {image_id} has the area {area:g}.")
-        rows.setdefault(image_id, []).append(
-            Row(
-                x,
-                y,
-                x + w,
-                y + h,
-                label_of[category],
-                _is_crowd(item.get("iscrowd") or 0),
-                area,
-            )
-        )
+        crowd = _is_crowd(item.get("iscrowd") or 0)
+        rows.setdefault(image_id, []).append(Row(x, y, x + w, y + h, label_of[category], crowd, area))
     return rows
 
 
-def _find_image_folder(folders: list[Path], images: list[_Image]) -> Path:
+def _find_image_folder(folders: list[Path], images: list[Any]) -> Path:
     """The first folder that has the first image; if none has it, the first folder that exists."""
+    # Names of files do not tell: in exports of many tools they are relative to another folder than the annotations.
     existing = [f for f in folders if f.is_dir()]
     name = images[0]["file_name"] if images else ""
     return next((f for f in existing if name and path_inside(f, name).is_file()), existing[0])

@@ -1,126 +1,106 @@
 """Recognises the layout of a detection set's folder and opens a split of it.
 
-Reading each format is up to `coco`, `voc`, `yolo` and layouts that plug in (`sources.plugged`); names and addresses are
-resolved in `sources.opening`.
+Reading each format is up to `coco`, `voc`, `yolo` and layouts that plug in (`sources.base.DataLayout`); names and
+addresses are resolved in `sources.opening`.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from vernier.data.sources.base import BoxSource, note_held_out, note_test_as_validation, note_undivided
+from vernier.data.sources.base import BoxSource, EncodedSource, open_plugged
 from vernier.data.sources.folder import has_class_folders
-from vernier.data.sources.plugged import open_plugged_boxes
 from vernier.errors import NoSuchSplit
 
-from .annotated import SPLITS, AnnotatedSource, Annotations, split_by_name
-from .coco import find_coco, find_unsplit_coco
-from .voc import find_unsplit_voc, find_voc
-from .yolo import find_unsplit_yolo, find_yolo
-
-Reader = Callable[[], Annotations]
+from .annotated import SPLITS, AnnotatedSource, Annotations, Reader, split_by_name
+from .coco import find_coco
+from .voc import find_voc
+from .yolo import find_yolo
 
 
 def describe_layouts(split: str) -> str:
-    """The layouts that are recognised, for messages."""
+    """Returns the layouts that are recognized, for messages."""
     return (
         f"COCO (annotations/instances_{split}.json), Pascal VOC (Annotations/, ImageSets/Main/), "
         f"YOLO (images/{split}, labels/{split}) or TFRecord; or one of the first three without splits"
     )
 
 
-def _find_split(root: Path, split: str) -> Reader | None:
-    # The first format that has the split is used; `name_layout` looks in the same order.
-    return find_coco(root, split) or find_voc(root, split) or find_yolo(root, split)
+# By name: finds the reader of a split, or of a set without splits. The first format that a folder has is used.
+_FORMATS = {"COCO": find_coco, "Pascal VOC": find_voc, "YOLO": find_yolo}
 
 
-def _find_unsplit(root: Path) -> Reader | None:
-    """Reads a set without splits: one json, one folder of xml files, or images/ and labels/ side by side."""
-    return find_unsplit_coco(root) or find_unsplit_voc(root) or find_unsplit_yolo(root)
+def _find_reader(root: Path, split: str | None) -> Reader | None:
+    """The reader of a split; without one, that of a set without splits."""
+    return next(filter(None, (find(root, split) for find in _FORMATS.values())), None)
 
 
-def find_splits(root: Path) -> tuple[str, ...]:
-    """The splits that a detection set has annotations for; none where it has no splits."""
-    return tuple(split for split in SPLITS if _find_split(root, split) is not None)
+def _find_splits(root: Path) -> tuple[str, ...]:
+    """The splits that a detection set has annotations for; empty if it has no splits."""
+    return tuple(split for split in SPLITS if _find_reader(root, split) is not None)
 
 
-def _has_splits(root: Path) -> bool:
-    return bool(find_splits(root))
-
-
-def name_layout(root: Path) -> str:
-    """The format of a detection set's annotations, in the order in which they are looked for."""
-    split = next(iter(find_splits(root)), None)
-    finders = {
-        "COCO": (find_coco, find_unsplit_coco),
-        "Pascal VOC": (find_voc, find_unsplit_voc),
-        "YOLO": (find_yolo, find_unsplit_yolo),
-    }
-    formats = (
-        name for name, (by_split, unsplit) in finders.items() if (by_split(root, split) if split else unsplit(root))
-    )
-    return next(formats, "TFRecord")
+def recognise_set(root: Path) -> tuple[tuple[str, ...], str]:
+    """The splits of a detection set, and the format of its annotations, in the order in which they are looked for."""
+    splits = _find_splits(root)
+    split = next(iter(splits), None)
+    return splits, next((name for name, find in _FORMATS.items() if find(root, split)), "TFRecord")
 
 
 def has_boxes(root: Path) -> bool:
     """Whether a folder looks like a detection set."""
     # Not TFRecord: file names do not show whether records have boxes.
-    return root.is_dir() and (_has_splits(root) or _find_unsplit(root) is not None)
+    return root.is_dir() and (bool(_find_splits(root)) or _find_reader(root, None) is not None)
 
 
-def open_folder(root: Path, split: str, val_share: float, whole: bool = False) -> BoxSource:
+def open_folder(
+    root: Path, split: str, val_share: float, whole: bool = False, exif: bool = True, hold_out: bool = False
+) -> BoxSource:
     """Open a split of the detection set in a folder; `whole`: a set without splits as it is.
 
-    Raises ConfigError, or NoSuchSplit if the split is not there.
+    `hold_out`: a part of the training split, or of a set without splits, whatever other splits there are. Raises
+    ConfigError, or NoSuchSplit if the split is not there.
     """
-    if (read := _find_split(root, split)) is not None:
-        return AnnotatedSource(read(), training=split == "train")
+    if hold_out:
+        has_splits = bool(_find_splits(root))
+        read = _find_reader(root, "train") or (None if has_splits else _find_reader(root, None))
+        if read is None:
+            raise NoSuchSplit(_explain_missing_split(root, "train"))
+        return _open_part(root, read(), split, val_share, exif, has_splits=has_splits)
+    if (read := _find_reader(root, split)) is not None:
+        return AnnotatedSource(read(), training=split == "train", exif=exif)
     # The test split stands in for validation. The note warns that no independent test is left then.
-    if split == "val" and (read := _find_split(root, "test")) is not None:
-        return _with_note(AnnotatedSource(read(), training=False), note_test_as_validation(root))
-    if (plugged := open_plugged_boxes(root, split)) is not None:
+    if split == "val" and (read := _find_reader(root, "test")) is not None:
+        source = AnnotatedSource(read(), training=False, exif=exif)
+        source.note_test_as_validation(root)
+        return source
+    if isinstance(plugged := open_plugged(root, split, boxes=True), BoxSource):
+        if isinstance(plugged, EncodedSource):
+            plugged.exif = exif
         return plugged
     # If any split exists, a missing one is an error: the rest of the folder is not a set without splits.
-    if not _has_splits(root) and (read := _find_unsplit(root)) is not None:
-        return _open_undivided(root, read(), split, val_share, whole)
+    if not _find_splits(root) and (read := _find_reader(root, None)) is not None:
+        annotations = read()
+        if whole:
+            # Not for training: images without boxes are included.
+            source = AnnotatedSource(annotations, training=False, exif=exif)
+            source.note_undivided(root)
+            return source
+        if split == "test":
+            raise NoSuchSplit(f"{root} is not divided into splits: it has no test split. Use train or val.")
+        return _open_part(root, annotations, split, val_share, exif)
     raise NoSuchSplit(_explain_missing_split(root, split))
 
 
-def open_held_out(root: Path, split: str, val_share: float) -> BoxSource:
-    """A part of the training split, or of a set without splits, whatever other splits there are."""
-    read = _find_split(root, "train") or (None if _has_splits(root) else _find_unsplit(root))
-    if read is None:
-        raise NoSuchSplit(_explain_missing_split(root, "train"))
-    return _open_part(root, read(), split, val_share, has_splits=_has_splits(root))
-
-
-def _open_undivided(root: Path, annotations: Annotations, split: str, val_share: float, whole: bool) -> AnnotatedSource:
-    if whole:
-        note = note_undivided(root, len(annotations.samples))
-        # Not for training: images without boxes are included.
-        source = _with_note(AnnotatedSource(annotations, training=False), note)
-        source.undivided = True
-        return source
-    if split == "test":
-        raise NoSuchSplit(f"{root} is not divided into splits: it has no test split. Use train or val.")
-    return _open_part(root, annotations, split, val_share)
-
-
 def _open_part(
-    root: Path, annotations: Annotations, split: str, val_share: float, *, has_splits: bool = False
+    root: Path, annotations: Annotations, split: str, val_share: float, exif: bool, *, has_splits: bool = False
 ) -> AnnotatedSource:
     """The part of annotations that belongs to `train` or `val`."""
     total = len(annotations.samples)
     samples = split_by_name(annotations.samples, split, val_share, annotations.where)
     # The note reports the number of validation images, whichever of the two parts is opened.
     val = len(samples) if split == "val" else total - len(samples)
-    source = AnnotatedSource(replace(annotations, samples=samples), training=split == "train")
-    source.held_out = split == "val"
-    return _with_note(source, note_held_out(root, val, total, has_splits=has_splits))
-
-
-def _with_note(source: AnnotatedSource, note: str) -> AnnotatedSource:
-    source.notes = (*source.notes, note)
+    source = AnnotatedSource(replace(annotations, samples=samples), training=split == "train", exif=exif)
+    source.note_held_out(root, split, val, total, has_splits=has_splits)
     return source
 
 
@@ -131,7 +111,7 @@ def list_some(root: Path) -> str:
 
 def _explain_missing_split(root: Path, split: str) -> str:
     content, layouts = list_some(root), describe_layouts(split)
-    if _has_splits(root):
+    if _find_splits(root):
         return f"{root} is a detection set, but it has no {split} split. It contains: {content}."
     images = [p for p in (root / "images", root / "JPEGImages", root / split / "images") if p.is_dir()]
     if images:

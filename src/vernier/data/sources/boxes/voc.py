@@ -1,7 +1,6 @@
 """Pascal VOC's xml files: finds those of a split, or of a set without splits, and reads them."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,16 +9,26 @@ from vernier.data.sources.folder import IMAGE_SUFFIXES, visible_paths
 from vernier.data.sources.values import UNREADABLE, positive_size, read_lines
 from vernier.errors import ConfigError
 
-from .annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
+from .annotated import SPLITS, AnnotatedImage, Annotations, Reader, Row, path_inside
 
 _XML_FOLDERS = ("Annotations", "annotations", "annots", "Annots")
 _SPLIT_NAMES = tuple(dict.fromkeys(name for names in SPLITS.values() for name in names))
+# Tried first: each ending that is wrong costs a look-up in the file system per image.
 _COMMON_SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG")
 _IMAGE_SUFFIXES = (*_COMMON_SUFFIXES, *sorted(IMAGE_SUFFIXES.difference(_COMMON_SUFFIXES)))
 
 
-def find_voc(root: Path, split: str) -> Callable[[], Annotations] | None:
-    """A reader of the split: listed in ImageSets/, or one folder per split; None where there is neither."""
+def find_voc(root: Path, split: str | None) -> Reader | None:
+    """A reader of the split: listed in ImageSets/, or one folder per split; None if there is neither.
+
+    Of a set without splits: one folder of xml files.
+    """
+    if split is None:
+        if (xml := _find_xml_folder(root)) is None:
+            return None
+        files = sorted(visible_paths(xml, "*.xml"))
+        return partial(_read_voc, xml, _find_image_folder(root), [p.stem for p in files], files)
+    # The archives of the challenge unpack to VOC2007/, VOC2012/ and so on.
     base = next((p for p in (root, *sorted(root.glob("VOC*"))) if _find_xml_folder(p) is not None), None)
     for name in SPLITS[split]:
         if base is not None and (xml := _find_xml_folder(base)) is not None:
@@ -28,16 +37,8 @@ def find_voc(root: Path, split: str) -> Callable[[], Annotations] | None:
                     return partial(_read_listed, xml, _find_image_folder(base), listing)
         elif files := sorted(visible_paths(root / name, "*.xml")):
             every = [p for n in _SPLIT_NAMES for p in visible_paths(root / n, "*.xml")]
-            return partial(read_voc, root / name, root / name, [p.stem for p in files], every)
+            return partial(_read_voc, root / name, root / name, [p.stem for p in files], every)
     return None
-
-
-def find_unsplit_voc(root: Path) -> Callable[[], Annotations] | None:
-    """A reader of a set without splits: one folder of xml files; None where there is none."""
-    if (xml := _find_xml_folder(root)) is None:
-        return None
-    files = sorted(visible_paths(xml, "*.xml"))
-    return partial(read_voc, xml, _find_image_folder(root), [p.stem for p in files], files)
 
 
 def _find_xml_folder(base: Path) -> Path | None:
@@ -49,10 +50,10 @@ def _find_image_folder(base: Path) -> Path:
 
 
 def _read_listed(xml: Path, images: Path, listing: Path) -> Annotations:
-    return read_voc(xml, images, [line.split()[0] for line in read_lines(listing)], list(visible_paths(xml, "*.xml")))
+    return _read_voc(xml, images, [line.split()[0] for line in read_lines(listing)], list(visible_paths(xml, "*.xml")))
 
 
-def read_voc(xml: Path, images: Path, names: list[str], every: list[Path]) -> Annotations:
+def _read_voc(xml: Path, images: Path, names: list[str], every: list[Path]) -> Annotations:
     """Read the images called `names` from a folder of xml files and a folder of images.
 
     Classes are sorted by name over `every` xml file of the set, so that all splits agree. Objects marked difficult

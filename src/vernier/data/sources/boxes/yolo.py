@@ -1,43 +1,42 @@
 """YOLO's text files: finds the folders of a split, or of a set without splits, and reads boxes and class names."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.sources.folder import IMAGE_SUFFIXES, visible_paths
 from vernier.data.sources.values import read_lines, read_text
 from vernier.errors import ConfigError
 
-from .annotated import SPLITS, AnnotatedImage, Annotations, Row
+from .annotated import SPLITS, AnnotatedImage, Annotations, Reader, Row
 
 _DEEPEST_YAML = 32
 
 
-def find_yolo(root: Path, split: str) -> Callable[[], Annotations] | None:
-    """A reader of the split: images/train + labels/train, or train/images + train/labels; None if there is neither."""
+def find_yolo(root: Path, split: str | None) -> Reader | None:
+    """A reader of the split: images/train + labels/train, or train/images + train/labels; None if there is neither.
+
+    Of a set without splits: images/ and labels/ side by side.
+    """
+    if split is None:
+        images, labels = root / "images", root / "labels"
+        if images.is_dir() and labels.is_dir() and any(p.is_file() for p in visible_paths(images)):
+            return partial(_read_yolo, root, images, labels)
+        return None
+    # Both layouts are common: Ultralytics writes images/train, Roboflow exports train/images.
     for name in SPLITS[split]:
         for images, labels in (
             (root / "images" / name, root / "labels" / name),
             (root / name / "images", root / name / "labels"),
         ):
             if images.is_dir() and labels.is_dir():
-                return partial(read_yolo, root, images, labels)
+                return partial(_read_yolo, root, images, labels)
     return None
 
 
-def find_unsplit_yolo(root: Path) -> Callable[[], Annotations] | None:
-    """A reader of a set without splits: images/ and labels/ side by side; None where they are not."""
-    images, labels = root / "images", root / "labels"
-    if images.is_dir() and labels.is_dir() and any(p.is_file() for p in visible_paths(images)):
-        return partial(read_yolo, root, images, labels)
-    return None
-
-
-def read_yolo(root: Path, images: Path, labels: Path) -> Annotations:
+def _read_yolo(root: Path, images: Path, labels: Path) -> Annotations:
     """Read one text file per image. A line is an object: its class, then centre, width and height as shares of the
     image.
 
@@ -52,24 +51,23 @@ def read_yolo(root: Path, images: Path, labels: Path) -> Annotations:
 def _read_sample(image: Path, image_id: int, file: Path, class_count: int) -> AnnotatedImage:
     text = read_text(file) if file.is_file() else ""
     lines = [line.split() for line in text.splitlines() if line.strip()]
+    # YOLO writes an empty file, or none, for an image without objects: a sample all the same.
     if not lines:
         return AnnotatedImage(path=image, image_id=image_id)
     try:
-        size = read_size(image.read_bytes())
-        rows = tuple(_read_row(file, line, size, class_count) for line in lines)
+        rows = tuple(_read_row(file, line, class_count) for line in lines)
     except ConfigError:
         raise
-    except (BadImage, OSError) as error:
-        raise ConfigError(f"Cannot read the size of {image}: {error}.") from None
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"{file}: a line is not 'class x y width height': {error}.") from None
-    return AnnotatedImage(path=image, image_id=image_id, rows=rows, size=size)
+    return AnnotatedImage(path=image, image_id=image_id, rows=rows, shares=True)
 
 
-def _read_row(file: Path, line: list[str], size: tuple[int, int], class_count: int) -> Row:
+def _read_row(file: Path, line: list[str], class_count: int) -> Row:
     label, values = int(line[0]), [float(v) for v in line[1:]]
     if not 0 <= label < class_count:
         raise ConfigError(f"{file}: class {label}, but there are {class_count} classes.")
+    # The number of values tells the form: the format has no header.
     if len(values) >= 6 and len(values) % 2 == 0:
         left, top, right, bottom = min(values[::2]), min(values[1::2]), max(values[::2]), max(values[1::2])
     elif len(values) in (4, 5):  # the fifth is a confidence
@@ -77,7 +75,7 @@ def _read_row(file: Path, line: list[str], size: tuple[int, int], class_count: i
         left, top, right, bottom = x - w / 2, y - h / 2, x + w / 2, y + h / 2
     else:
         raise ValueError(f"{len(line)} values in {' '.join(line)[:60]}")
-    return Row(left * size[0], top * size[1], right * size[0], bottom * size[1], label)
+    return Row(left, top, right, bottom, label)
 
 
 def read_class_names(root: Path) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""Files that hold many images: tar shards (local and remote), the original tars of ImageNet, TFRecord and `.raw`.
+"""Files that hold many images: tar shards and `.raw`.
 
 One module per format; `tables` stores where each image is. May import decoding and `sources.base`; `sources` above
-decides which format a folder has, and `data.preparing` writes them.
+decides which format a folder has, and `compat.preparing` writes them.
 """

@@ -1,7 +1,7 @@
 """Decoded images in one flat file, mapped into memory: only the crop is left to do.
 
 `train.raw` has the pixels of one image after the other; `train.raw.table` the position, size and label of each.
-Written by `data.preparing.raw`.
+Written by `compat.preparing.packing`.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from vernier.data.decoding.decode import BadImage, Image
-from vernier.data.sources.base import NamedSource, Names
+from vernier.data.sources.base import Files, NamedSource, Names
 from vernier.data.sources.values import UNREADABLE, check_class_names, parse_json
 from vernier.errors import ConfigError
 from vernier.store.durable import sha256_of_file
@@ -59,17 +59,20 @@ class RawSource(NamedSource):
         return self._pixels[offset : offset + 3 * height * width].reshape(height, width, 3)
 
     def problems(self) -> list[str]:
-        """What is wrong with the pixels and with the table, by their hashes."""
+        """List the damage that hashes show in the pixels and in the table."""
         damaged = [] if self._table_is_whole is not False else ["the content of its table, with the labels,"]
         if self._sha256 is not None and sha256_of_file(self._path) != self._sha256:
             damaged.append("the content of its pixels")
         return [f"{self._path.name}: {what} does not match its hash" for what in damaged]
 
     def describe_coverage(self) -> str:
-        """What no hash covers; empty if everything is covered."""
+        """Describe what is not covered by a hash; empty if everything is covered."""
         if self._sha256 is not None and self._table_is_whole is not None:
             return ""
         return f"{self._path}: pixels and labels are covered by no hash, because an earlier version prepared them"
+
+    def files(self) -> Files:
+        return 1, lambda _: str(self._path)
 
     def describe(self, index: int) -> str:
         return f"{self._path}[{index}] ({self._names[index]})"

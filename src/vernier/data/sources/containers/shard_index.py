@@ -1,12 +1,18 @@
 """The table of a tar shard: position, size and label of every image, and the restart segments of JPEGs that have them.
 
 With it, a crop reads and decodes only the segments that it touches. The table of a shard of other origin is made on
-first use by reading the whole tar (`tar`). Which shards a split has is up to `shards`; how a table is stored, to
-`tables`.
+first use by reading the whole tar, which is refused if it ends early, is compressed, or hides files behind links that
+lead nowhere. Which shards a split has is up to `shards`; how a table is stored, to `tables`.
 """
 
+import itertools
 import os
+import posixpath
+import tarfile
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +21,124 @@ from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.decoding.jpeg_slicing import NotSliceable, Segments, find_segments
 from vernier.data.sources.base import Names
 from vernier.data.sources.folder import IMAGE_SUFFIXES
-from vernier.data.sources.values import class_label, parse_json
+from vernier.data.sources.values import UNREADABLE, class_label, parse_json
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
 from .tables import Columns, file_stamp, load_or_scan, read_table, report_scan, table_path, write_table
-from .tar import LABEL_SUFFIXES, Member, read_samples
+
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"\x28\xb5": "zstd"}
+_PIECE = 1 << 20
+LABEL_SUFFIXES = (".cls", ".json")
+SAMPLE_SUFFIXES = IMAGE_SUFFIXES.union(LABEL_SUFFIXES)
+TAR_ERRORS = (tarfile.TarError, OSError, EOFError, MemoryError, zlib.error, *UNREADABLE)
+"""What tarfile raises for a damaged file."""
+
+
+# -------------------------------------------------------------------------------------------------- samples of any tar
+
+
+@frozen
+class _Member:
+    """A file in an open tar; for a link, the file that it is a link to."""
+
+    name: str
+    offset: int
+    size: int
+    file: BinaryIO
+
+    def read(self, limit_bytes: int | None = None) -> bytes:
+        """The content, or its first bytes."""
+        self.file.seek(self.offset)
+        return self.file.read(self.size if limit_bytes is None else min(self.size, limit_bytes))
+
+
+def _read_samples(path: Path) -> Iterator[tuple[str, list[_Member]]]:
+    """The key and the members of each sample: neighbouring files whose names agree up to the first dot.
+
+    Hidden files, such as macOS's `._name`, belong to none. Raises ConfigError where the tar cannot be read to its end.
+    """
+    try:
+        with path.open("rb") as f:
+            if kind := _COMPRESSED.get(f.read(2)):
+                raise ConfigError(
+                    f"{path} is compressed ({kind}), so its images cannot be read at their positions. Unpack it to a "
+                    "plain tar."
+                )
+            f.seek(0)
+            with tarfile.open(fileobj=f, mode="r:") as tar:
+                for key, members in itertools.groupby(_files(path, f, tar), key=lambda m: _sample_key(m.name)):
+                    yield key, list(members)
+                _check_end(path, f, tar.offset)
+    except ConfigError:
+        raise
+    except TAR_ERRORS as error:
+        raise ConfigError(f"{path} is not a readable tar file: {error or type(error).__name__}.") from None
+
+
+def _sample_key(name: str) -> str:
+    folder, _, base = name.rpartition("/")
+    return f"{folder}/{base.split('.')[0]}"
+
+
+def read_members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members of a tar, which end: a negative size would lead back to earlier ones forever. Raises TarError."""
+    for member in tar:
+        if member.size < 0:
+            raise tarfile.ReadError(f"its member {member.name} has the size {member.size}")
+        yield member
+
+
+def _files(path: Path, f: BinaryIO, tar: tarfile.TarFile) -> Iterator[_Member]:
+    """The files of a tar in order; links are followed to files before them. Raises ConfigError where that fails."""
+    size, earlier = os.fstat(f.fileno()).st_size, dict[str, _Member]()
+    for member in read_members(tar):
+        if posixpath.basename(member.name).startswith(".") or not (member.isfile() or member.islnk() or member.issym()):
+            continue
+        if member.isfile():
+            if member.issparse():
+                raise ConfigError(f"{path}: its member {member.name} is a sparse file. Write the tar without --sparse.")
+            if member.offset_data + member.size > size:
+                raise ConfigError(f"{path} is truncated: it ends within its member {member.name}. Copy it again.")
+            file = _Member(name=member.name, offset=member.offset_data, size=member.size, file=f)
+        else:
+            beside = posixpath.dirname(member.name) if member.issym() else ""
+            target = earlier.get(posixpath.normpath(posixpath.join(beside, member.linkname)))
+            if target is None and posixpath.splitext(member.name)[1].lower() not in SAMPLE_SUFFIXES:
+                continue
+            if target is None:
+                raise ConfigError(
+                    f"{path}: its member {member.name} is a link to {member.linkname}, which is no file before it in "
+                    "the tar. Write the tar with --dereference (and --hard-dereference)."
+                )
+            file = _Member(name=member.name, offset=target.offset, size=target.size, file=f)
+        earlier[posixpath.normpath(member.name)] = file
+        yield file
+
+
+def _check_end(path: Path, f: BinaryIO, offset: int) -> None:
+    """Raises ConfigError unless the tar has its end mark at `offset`, where no further member was read, and nothing
+    but padding behind it."""
+    f.seek(offset)
+    block = f.read(tarfile.BLOCKSIZE)
+    if len(block) < tarfile.BLOCKSIZE:
+        raise ConfigError(
+            f"{path} is truncated: it ends at byte {offset + len(block):,} without the end mark of a tar. Copy it "
+            f"again. If it is whole and its writer left the mark out, add it: truncate -s +1024 {path.name}"
+        )
+    if block.strip(b"\0"):
+        raise ConfigError(f"{path} is damaged at byte {offset:,}: there is no header of a tar. Copy it again.")
+    while piece := f.read(_PIECE):
+        if piece.strip(b"\0"):
+            raise ConfigError(
+                f"{path} has more data behind its end mark at byte {offset:,}, as joined tars do. Write it as one tar."
+            )
+
 
 VERSION = 1  # in the stamps of tables; those of other versions are not used
 FOREIGN_VERSION = "2"
 UNNAMED = "img"
-"""The ending that an image gets in a shard if neither its content nor its name says what it is."""
+"""The ending of an image in a shard if neither its content nor its name shows its format."""
 _PARTS = "parts"
 _LABEL_KEYS = ("label", "cls", "class")
 # Order matters: `TableBuilder` makes its rows in this one.
@@ -138,7 +252,7 @@ def check_table(columns: Columns) -> None:
 
 
 def load_table(shard: Path) -> Columns:
-    """The table that `data.preparing` stored beside its shard; made from the tar itself where it cannot be read."""
+    """The table that `compat.preparing` stored beside its shard; made from the tar itself where it cannot be read."""
     try:
         columns, metadata = read_table(table_path(shard))
         check_table(columns)
@@ -161,7 +275,7 @@ def store_table(shard: Path, columns: Columns) -> None:
 
 
 def _stamp(shard: Path) -> dict[str, str]:
-    """Without the time, which copying a set changes. Tables of version 0.2 have no hash of parts."""
+    """Returns a stamp without the time, which copying a set changes. Tables of version 0.2 have no hash of parts."""
     stamp = file_stamp(shard)
     return {"version": str(VERSION), "bytes": stamp["bytes"], _PARTS: stamp[_PARTS]}
 
@@ -169,15 +283,15 @@ def _stamp(shard: Path) -> dict[str, str]:
 def scan_tar(path: Path) -> Columns:
     """The table of any WebDataset shard: members with the same key are one sample. Raises ConfigError."""
     builder, size = TableBuilder(), path.stat().st_size
-    for key, members in read_samples(path):
+    for key, members in _read_samples(path):
         _add_sample(builder, path, key, members)
         report_scan(path, members[-1].offset, size)
     return builder.columns()
 
 
-def _add_sample(builder: TableBuilder, path: Path, key: str, members: list[Member]) -> None:
+def _add_sample(builder: TableBuilder, path: Path, key: str, members: list[_Member]) -> None:
     label: int | None = None
-    image: Member | None = None
+    image: _Member | None = None
     for member in members:
         suffix = os.path.splitext(member.name)[1].lower()
         # A known ending wins over .img, whichever of the two comes first.

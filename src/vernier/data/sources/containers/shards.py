@@ -1,20 +1,22 @@
 """Tar shards with WebDataset naming (`000001.jpg` + `000001.cls` or `.json`), read by index.
 
 Owns the manifest of a split and the source that reads its shards; the table of each shard is up to `shard_index`.
-Shards are written by `data.preparing.shards` and fetched from elsewhere by `remote`.
+Shards are written by `compat.preparing.packing`; those at an address are read by what plugs in as
+`vernier.shard_stores`, a function of (address, split, cache size in GB) that gives a `ShardSource`.
 """
 
 import bisect
 import hashlib
 import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from vernier.data.decoding.decode import BadImage, Croppable, SegmentedJpeg
-from vernier.data.sources.base import EncodedSource, Indices, OpenFiles
+from vernier.data.decoding.decode import BadImage, Croppable, SegmentedJpeg, read_orientation, upright
+from vernier.data.sources.base import EncodedSource, Files, Indices, OpenFiles
 from vernier.data.sources.folder import visible_paths
 from vernier.data.sources.values import LARGEST_ID, UNREADABLE, check_class_names, parse_json, read_lines, read_text
 from vernier.errors import ConfigError, RunFailed
@@ -41,9 +43,13 @@ class Shard:
     """Empty for shards of other origin."""
     table_sha256: str = ""
     """The hash of its table, which has the labels; empty for shards of other origin and of versions before 0.3."""
+    restart_indexed: int = 0
+    """JPEGs that were rewritten with restart markers."""
+    keeps_exif: bool = False
+    """Photographs that EXIF turns were not rewritten, which loses it; versions before 0.4 did."""
 
 
-class ShardFiles(Protocol):
+class _ShardFiles(Protocol):
     """Gives access to shards and their tables, wherever they are."""
 
     def read(self, shard: str, /, start: int, length: int) -> bytes: ...
@@ -53,14 +59,14 @@ class ShardFiles(Protocol):
     def table_problem(self, shard: Shard) -> str: ...
 
 
-class LocalShards(OpenFiles):
+class _LocalShards(OpenFiles):
     """Shards in a folder."""
 
     def table(self, shard: str) -> Columns:
         return load_table(self.root / shard)
 
     def table_problem(self, shard: Shard) -> str:
-        """What is wrong with the positions and labels in a shard's table; empty if nothing is.
+        """Describe damaged positions or labels in a shard's table; empty if there are none.
 
         Without a hash the table is compared with the tar, which has every label too.
         """
@@ -76,7 +82,7 @@ class LocalShards(OpenFiles):
         return "" if same else "its table has other labels or positions than the tar"
 
 
-class ForeignShards(LocalShards):
+class _ForeignShards(_LocalShards):
     """Shards of other origin in a folder."""
 
     def table(self, shard: str) -> Columns:
@@ -86,11 +92,16 @@ class ForeignShards(LocalShards):
 class ShardSource(EncodedSource):
     """The samples of a list of shards, in order. Memory grows with the shards, not with the samples."""
 
-    def __init__(self, files: ShardFiles, shards: Sequence[Shard], classes: tuple[str, ...], where: str) -> None:
+    def __init__(self, files: _ShardFiles, shards: Sequence[Shard], classes: tuple[str, ...], where: str) -> None:
         self.classes, self.shards, self._files, self._where = classes, tuple(shards), files, where
         self._starts = [0, *itertools.accumulate(s.samples for s in shards)]
         self._tables: dict[int, Columns] = {}
         self.labels = _ShardLabels(self)
+        if rewritten := sum(s.restart_indexed for s in shards if not s.keeps_exif):
+            self.notes = (
+                f"{where}: a version before 0.4 stored {plural(rewritten, 'JPEG')} without EXIF data, so photographs "
+                "that it turns are not upright. If there are such, prepare the shards again",
+            )
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -102,6 +113,7 @@ class ShardSource(EncodedSource):
 
     def _locate(self, index: int) -> tuple[Shard, Columns, int]:
         """A sample's shard, the shard's table, and the sample's row in it."""
+        # An empty shard begins where the next one does: `right` skips it.
         number = bisect.bisect_right(self._starts, index) - 1
         return self.shards[number], self.table(number), index - self._starts[number]
 
@@ -121,7 +133,7 @@ class ShardSource(EncodedSource):
         return table
 
     def _check_labels(self, shard: Shard, table: Columns) -> None:
-        """Raises RunFailed for labels that are no class's: a table is no part of what the shard's hash covers."""
+        """Raises RunFailed for labels without a class: the shard's hash does not cover its table."""
         labels = table["label"]
         if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
             raise RunFailed(
@@ -134,7 +146,7 @@ class ShardSource(EncodedSource):
         """A sample's shard, table, row, position and size. Raises BadImage where they are not in the shard."""
         shard, table, row = self._locate(index)
         offset, size = int(table["offset"][row]), int(table["size"][row])
-        if offset + size > shard.bytes:
+        if not 0 <= offset <= offset + size <= shard.bytes:
             raise BadImage("the table of its shard is damaged: it lies beyond the end of the shard")
         return shard, table, row, offset, size
 
@@ -143,24 +155,37 @@ class ShardSource(EncodedSource):
         return self._files.read(shard.name, offset, size)
 
     def lazy_image(self, index: int) -> Croppable:
-        shard, table, row, offset, _ = self._find_image(index)
+        shard, table, row, offset, size = self._find_image(index)
         if (segments := read_segments(table, row)) is None:
             return super().lazy_image(index)
-        return SegmentedJpeg(lambda a, b: self._files.read(shard.name, offset + a, b - a), segments)
+
+        def read_range(start: int, stop: int) -> bytes:
+            # The positions are the table's: a damaged one must not ask for all memory.
+            if not 0 <= start <= stop:
+                raise BadImage("the table of its shard is damaged: its positions are not in order")
+            return self._files.read(shard.name, offset + start, max(0, min(stop, size) - start))
+
+        image = SegmentedJpeg(read_range, segments)
+        return upright(image, read_orientation(image.header)) if self.exif else image
 
     def describe(self, index: int) -> str:
         shard, table, row = self._locate(index)
         return f"{self._where}/{shard.name}:{read_name(table, row)}"
+
+    def files(self) -> Files:
+        local = isinstance(self._files, _LocalShards)
+        return len(self.shards) if local else 0, lambda number: os.path.join(self._where, self.shards[number].name)
 
     def fingerprint(self) -> str:
         listing = "\n".join(f"{s.name} {s.samples} {s.bytes} {s.sha256}" for s in self.shards)
         return self._fingerprint(listing.encode())
 
     def verify_shard(self, number: int) -> str:
-        """What is wrong with a shard's bytes or with its labels; empty if nothing is."""
+        """Describe damaged bytes or labels of a shard; empty if there are none."""
         shard = self.shards[number]
         if shard.sha256:
             total = hashlib.sha256()
+            # In pieces: a shard can be larger than memory.
             for start in range(0, shard.bytes, _HASHED_PIECE):
                 total.update(self._files.read(shard.name, start, min(_HASHED_PIECE, shard.bytes - start)))
             if total.hexdigest() != shard.sha256:
@@ -168,7 +193,7 @@ class ShardSource(EncodedSource):
         return self._files.table_problem(shard)
 
     def describe_coverage(self) -> str:
-        """What no hash covers; empty if everything is covered."""
+        """Describe what is not covered by a hash; empty if everything is covered."""
         without = sum(not shard.table_sha256 for shard in self.shards if shard.sha256)
         return (
             f"{self._where}: the labels of {plural(without, 'shard')} are covered by no hash, because an earlier "
@@ -192,6 +217,7 @@ class _ShardLabels:
         starts = self._source.starts
         numbers = np.searchsorted(starts, indices, side="right") - 1
         labels = np.empty(len(indices), dtype=np.int64)
+        # Shard by shard, so that each table is looked up once.
         for number in np.unique(numbers):
             chosen = numbers == number
             labels[chosen] = self._source.table(int(number))["label"][indices[chosen] - starts[number]]
@@ -215,6 +241,7 @@ def read_manifest(text: str, where: str) -> tuple[tuple[str, ...], list[Shard]]:
                 f"{where} is {tree['format']} version {tree['version']}; this Vernier reads {FORMAT} {VERSION}."
             )
         shards = [decode(Shard, {"sha256": entry["sha256"], **entry}) for entry in tree["shards"]]
+        # A manifest may be untrusted: it must not make Vernier read files elsewhere.
         if any("/" in s.name or "\0" in s.name or s.name in ("", ".", "..") for s in shards):
             raise ConfigError(f"{where} names a shard outside its folder.")
         if len({s.name for s in shards}) < len(shards):
@@ -239,7 +266,7 @@ def open_shards(root: Path, split: str) -> ShardSource | None:
         classes, shards = read_manifest(read_text(manifest), str(manifest))
         for shard in shards:
             _check_size(root / shard.name, shard.bytes)
-        return ShardSource(LocalShards(root), shards, classes, str(root))
+        return ShardSource(_LocalShards(root), shards, classes, str(root))
     folder, names = _find_foreign(root, split)
     return _open_foreign(root, folder, names, split) if names else None
 
@@ -260,12 +287,12 @@ def _find_foreign(root: Path, split: str) -> tuple[Path, list[str]]:
 
 
 def _open_foreign(root: Path, folder: Path, names: list[str], split: str) -> ShardSource:
-    files = ForeignShards(folder)
+    files = _ForeignShards(folder)
     shards = [
         Shard(name=name, samples=len(files.table(name)["offset"]), bytes=(folder / name).stat().st_size)
         for name in names
     ]
-    # All splits together say how many classes there are: a small one may lack the last.
+    # The number of classes is that of all splits together: a small one may lack the last.
     count = 1 + max(_largest_label(*_find_foreign(root, other)) for other in {"train", "val", split})
     if count == 0:
         raise ConfigError(f"{folder}: no images with a .cls or .json beside them in {', '.join(names[:3])}.")

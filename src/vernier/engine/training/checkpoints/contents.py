@@ -1,97 +1,60 @@
-"""What a checkpoint holds: tensors as safetensors, and state.json (`records.run`); which ones a run keeps.
+"""What a checkpoint holds: tensors as safetensors, and state.json (`records.run`).
 
-That a checkpoint appears on disk whole or not at all is decided in `store`; `writer` writes one beside training.
+`writer` writes one beside training; that it appears on disk whole or not at all is decided in `store`.
 """
-
-import copy
-import errno
-import os
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from vernier import torch_private
-from vernier.config import Checkpoint, Config, config_from_tree, digest, to_dict
-from vernier.config.migrations import SCHEMAS
-from vernier.data.sources import Source
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, RunFailed
 from vernier.optim.ema import WeightAverage
-from vernier.records.codec import DamagedRecord, decode, encode
-from vernier.records.run import CheckpointState, Progress
+from vernier.records.codec import DamagedRecord, decode
+from vernier.records.run import CheckpointState
 from vernier.references import given
-from vernier.store import CheckpointDir, read_checkpoint_state, usual_mode, write_json
-from vernier.tasks.base import Task
+from vernier.store import CheckpointDir
 
 Tensors = dict[str, torch.Tensor]
 TensorFiles = dict[str, Tensors]
 """The tensors of each .safetensors file of a checkpoint."""
+_NUMBER = "#"
+"""Ends the name of state that is a number of Python, not a tensor."""
 
 
 # -------------------------------------------------------------------------------------------------------------- state
 
 
-def checkpoint_state(config: Config, task: Task, source: Source, progress: Progress) -> CheckpointState:
-    """The state.json of a run on its training data."""
-    return CheckpointState(
-        step=progress.step,
-        progress=copy.deepcopy(progress),  # it is written while training goes on
-        classes=tuple(source.classes),
-        channels=source.channels,
-        data_fingerprint=source.fingerprint(),
-        recipe_digest=digest(config.recipe),
-        config=to_dict(config),
-        category_ids=task.category_ids(source),
-    )
-
-
 def read_state(checkpoint: CheckpointDir) -> CheckpointState:
     """A checkpoint's state.json. Raises ConfigError when it cannot be read."""
     try:
-        return decode(CheckpointState, read_checkpoint_state(checkpoint))
+        return decode(CheckpointState, checkpoint.read_state())
     except (OSError, DamagedRecord) as error:
         path = checkpoint.path / "state.json"
         raise ConfigError(f"Cannot read {path}: {error}. Use another checkpoint of the same run.") from None
 
 
-def config_of(state: CheckpointState) -> Config:
-    """The configuration a checkpoint was trained with."""
-    return config_from_tree(state.config)
-
-
-def steps_to_keep(steps: Sequence[int], policy: Checkpoint, steps_per_epoch: int) -> set[int]:
-    """Which checkpoints stay when a new one was written: the last ones, and those at every so many epochs."""
-    every = round(policy.keep_every_epochs * steps_per_epoch)
-    return {*steps[-policy.keep_last :], *(step for step in steps if every > 0 and step % every == 0)}
-
-
 # ------------------------------------------------------------------------------------------------------------ tensors
 
 
-def _save(tensors: Tensors, path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write tensors of the CPU. Raises OSError, also where safetensors has an error of its own."""
-    try:
-        with usual_mode(path):
-            save_file(tensors, path, metadata=metadata)
-    except SafetensorError as error:
-        code = re.search(r"os error (\d+)", str(error))
-        number = int(code[1]) if code else errno.EIO
-        raise OSError(number, os.strerror(number), str(path)) from error
-
-
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:
+def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:
     """`parameter name/state name` -> tensor, so that the file does not depend on the order of groups."""
     names = {id(p): n for n, p in model.named_parameters()}
-    return {
-        f"{names[id(p)]}/{key}": value
-        for p, state in optimizer.state.items()
-        for key, value in state.items()
-        if isinstance(value, torch.Tensor)
-    }
+    tensors: Tensors = {}
+    for p, state in optimizer.state.items():
+        for key, value in state.items():
+            if isinstance(value, int | float):  # optimizers of users count steps so
+                kind = torch.float64 if isinstance(value, float) else None
+                key, value = key + _NUMBER, torch.tensor(value, dtype=kind)
+            if isinstance(value, torch.Tensor):
+                tensors[f"{names[id(p)]}/{key}"] = value
+            elif value is not None:
+                raise RunFailed(
+                    f"The optimizer keeps {type(value).__name__} as {key!r} in its state, which a checkpoint cannot "
+                    "hold: it must keep tensors and numbers."
+                )
+    return tensors
 
 
 def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
@@ -105,7 +68,9 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
     for full_name, value in tensors.items():
         name, _, key = full_name.rpartition("/")
         p = parameters[name]
-        if key != "step" and value.shape == p.shape:
+        if key.endswith(_NUMBER):
+            optimizer.state[p][key.removesuffix(_NUMBER)] = value.item()
+        elif key != "step" and value.shape == p.shape:
             optimizer.state[p][key] = torch.empty_like(p, dtype=value.dtype).copy_(value)
         else:
             optimizer.state[p][key] = value.to("cpu" if key == "step" and id(p) not in fused else p.device, copy=True)
@@ -113,36 +78,10 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
 
 def tensor_files(model: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None) -> TensorFiles:
     """The tensors of a checkpoint by file, as they are: training goes on changing them."""
-    files = {"model.safetensors": model.state_dict(), "optimizer.safetensors": optimizer_tensors(model, optimizer)}
+    files = {"model.safetensors": model.state_dict(), "optimizer.safetensors": _optimizer_tensors(model, optimizer)}
     if average is not None:
         files["ema.safetensors"] = average.tensors
     return files
-
-
-def copy_to_host(files: Mapping[str, Tensors], buffers: TensorFiles | None = None) -> TensorFiles:
-    """A copy on the CPU, contiguous whatever the layout; into the buffers of an earlier copy where they fit."""
-    return {
-        file: {name: _copied(tensor, ((buffers or {}).get(file) or {}).get(name)) for name, tensor in tensors.items()}
-        for file, tensors in files.items()
-    }
-
-
-def _copied(tensor: torch.Tensor, buffer: torch.Tensor | None) -> torch.Tensor:
-    if buffer is None or (buffer.shape, buffer.dtype) != (tensor.shape, tensor.dtype):
-        buffer = torch.empty(tensor.shape, dtype=tensor.dtype)
-    return buffer.copy_(tensor.detach())
-
-
-def fill_checkpoint(folder: Path, files: TensorFiles, state: CheckpointState) -> None:
-    """Write one checkpoint's files from tensors of the CPU."""
-    for name, tensors in files.items():
-        _save(tensors, folder / name, {"format": "vernier"} if name != "optimizer.safetensors" else None)
-    write_state(folder, state)
-
-
-def write_state(folder: Path, state: CheckpointState) -> None:
-    """Write state.json, what a checkpoint holds beside tensors."""
-    write_json(folder / "state.json", {"schema": SCHEMAS["checkpoint"], **encode(state)})
 
 
 def restore(

@@ -12,7 +12,7 @@ from pathlib import Path
 from vernier.config import DEFAULT_EXACT_THREADS, Config, config_from_tree, differences
 from vernier.config.migrations import NewerFile
 from vernier.errors import ConfigError
-from vernier.references import given, use
+from vernier.references import command, given, use
 from vernier.store import CheckpointDir, RunDir, find_runs, unreadable_folders
 
 Warn = Callable[[str], None]
@@ -42,9 +42,9 @@ def run_config(run: RunDir) -> Config:
         checkpoint = run.checkpoints.newest()
         if checkpoint is None:
             raise
-        from .contents import config_of, read_state  # PyTorch, which refusals do without
+        from .contents import read_state  # PyTorch, which refusals do without
 
-        return config_of(read_state(checkpoint))
+        return config_from_tree(read_state(checkpoint).config)
 
 
 def choose_resume_point(config: Config, out: Path, resume: str | None, warn: Warn) -> ResumePoint | None:
@@ -61,9 +61,9 @@ def choose_resume_point(config: Config, out: Path, resume: str | None, warn: War
             return None
         if resume is None:
             _refuse_diverged(run)
-        return find_resume_point(run, config, warn) or _from_the_beginning(run)
+        return _find_resume_point(run, config, warn) or _from_the_beginning(run)
     run = RunDir.open(run_of(Path(resume)))
-    point = find_resume_point(run, config, warn)
+    point = _find_resume_point(run, config, warn)
     if point is None:
         raise ConfigError(
             f"{run.path} has no usable checkpoint to resume from. To start a new run, omit {given('resume', resume)}."
@@ -121,12 +121,13 @@ def _from_the_beginning(run: RunDir) -> ResumePoint | None:
     return ResumePoint(run, None) if run.status().status != "finished" else None
 
 
-def find_resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | None:
+def _find_resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | None:
     """The newest undamaged checkpoint of a run, after checking that the recipe is the same; None when it has none."""
     if changed := _changed_settings(run_config(run), config):
         raise ConfigError(
             f"{run.path} was started with another recipe: {'; '.join(changed[:5])}. "
-            "Give the same settings, or start a new run."
+            "Give the same settings, or start a new run. One from these weights: "
+            f"{command('export', run.path)}, then {use('model.weights', slot='FILE')}."
         )
     _note_removed_compression(run, warn)
     with run.locked():  # what looks half-written may be another process writing
@@ -138,13 +139,13 @@ def find_resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | 
 
 
 def _note_removed_compression(run: RunDir, warn: Warn) -> None:
-    """Nothing changes silently: runs of 0.3 may have compressed gradients in a way that is gone."""
+    """Nothing changes silently: runs of earlier versions may have compressed their gradients."""
     with suppress(OSError, ConfigError):
         machine = run.config_as_written().get("machine", {})
-        if machine.get("gradient_compression") == "powersgd" or machine.get("all_reduce") == "hierarchical":
+        if machine.get("gradient_compression") in ("powersgd", "bf16") or machine.get("all_reduce") == "hierarchical":
             warn(
-                f"{run.path} was trained with PowerSGD or with sums within hosts, which this version does not have: it "
-                "continues with whole gradients"
+                f"{run.path} was trained with compressed gradients or with sums within hosts, which this version does "
+                "not have: it continues with whole gradients"
             )
 
 
@@ -159,7 +160,19 @@ _MACHINE_SETTINGS_OF_BITS = (
 """Settings of a machine that change the weights in their last bits, beside its threads."""
 
 
-def check_exactness(was: Config, now: Config) -> str:
+def describe_changes(was: Config, now: Config) -> tuple[str, ...]:
+    """Notes on what of a machine differs from when the checkpoint was written and changes the arithmetic.
+
+    Raises ConfigError where exact reduction promises the same weights and would not give them.
+    """
+    notes = [_check_exactness(was, now)]
+    old, new = was.machine.convolution, now.machine.convolution
+    if old != new:
+        notes.append(f"machine.convolution was {old}, now {new}: convolutions are rounded differently from here on")
+    return tuple(filter(None, notes))
+
+
+def _check_exactness(was: Config, now: Config) -> str:
     """Refuse to resume with other arithmetic what exact reduction is to make independent of processes.
 
     A note where the number of processes or the reduction is another one; empty where both are the same.
@@ -185,19 +198,3 @@ def check_exactness(was: Config, now: Config) -> str:
         f"machine.procs was {old.procs} for the checkpoint, now {new.procs}: {given('machine.reduction', 'exact')} "
         "gives the same weights"
     )
-
-
-def describe_convolution(was: Config, now: Config) -> str:
-    """A note where convolutions are computed in another way than before."""
-    old, new = was.machine.convolution, now.machine.convolution
-    if old == new:
-        return ""
-    return f"machine.convolution was {old}, now {new}: convolutions are rounded differently from here on"
-
-
-def describe_compression(was: Config, now: Config) -> str:
-    """A note where gradients are sent in another way than before."""
-    old, new = was.machine.gradient_compression, now.machine.gradient_compression
-    if old == new:
-        return ""
-    return f"machine.gradient_compression was {old}, now {new}: gradients are rounded differently from here on"

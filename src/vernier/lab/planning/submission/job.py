@@ -6,8 +6,8 @@ there are, what they share and for how long. The forms that a job is written in 
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path, PurePosixPath
 
 from vernier.addresses import refuse_credentials
@@ -22,20 +22,30 @@ from vernier.config import (
     override_from_text,
     read_machine_file,
 )
-from vernier.config.durations import parse_duration
 from vernier.config.settings import option
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 from vernier.models import is_detector
+from vernier.quantities import parse_duration
 from vernier.wording import plural
 
 SAVE_S = 120
 """A scheduler that ends a job warns it this long before, so that it can save."""
-SHORTEST_S = 600
-LAUNCHER = ("python", "-P", "-m", "vernier.engine.processes.torchrun")
+_SHORTEST_S = 600
+_LAUNCHER = ("python", "-P", "-m", "vernier.engine.processes.torchrun")
 """torchrun with the exit codes of its processes."""
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[^\n\0]*")
-_HOST = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+_FORMS = {
+    # In a script a variable is one line.
+    "environment": (r"[A-Za-z_][A-Za-z0-9_]*=[^\n\0]*", "write NAME=VALUE, e.g. NCCL_SOCKET_IFNAME=ib0"),
+    # No hyphen first: ssh would take such a name for an option.
+    "host_names": (
+        r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*",
+        "it is not the name or address of a host",
+    ),
+    "slurm_options": (r"--[a-z][^\n\0]*", "write options of sbatch such as --partition=gpu"),
+    "claims": (r"[^:\s]+:/[^\n\0]*", "write CLAIM:/FOLDER, e.g. shared-runs:/runs"),
+}
+"""How the texts of a list are written, and what to say about others."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _LONGEST_NAME = 40
 """Kubernetes makes names of pods from it, which may have 63 characters."""
@@ -91,30 +101,24 @@ class Submission:
         count = self.job.host_count
         return f"{self.name}: {plural(count, 'host')} x {plural(self.job.processes_per_host, 'process')}"
 
-    def command(self, *more: str) -> tuple[str, ...]:
-        """The training with more words."""
-        return (*self.training, *more)
-
-    @property
-    def time_limit(self) -> tuple[str, ...]:
-        """--max-time for schedulers that do not say when a job ends."""
-        return ("--max-time", self.job.time_limit) if self.job.time_limit else ()
-
-    def torchrun(self, *, address: str, node_rank: str) -> tuple[str, ...]:
+    def torchrun(self, address: str, node_rank: str) -> tuple[str, ...]:
         """The command of one host: all of its processes, each with the training."""
+        # These launchers do not say when a job ends, as Slurm does.
+        limit = ("--max-time", self.job.time_limit) if self.job.time_limit else ()
         return (
-            *LAUNCHER,
+            *_LAUNCHER,
             f"--nnodes={self.job.host_count}",
             f"--nproc-per-node={self.job.processes_per_host}",
             f"--node-rank={node_rank}",
             f"--master-addr={address}",
             f"--master-port={self.job.port or 29500}",
             "--no-python",
-            *self.command(*self.time_limit),
+            *self.training,
+            *limit,
         )
 
 
-def read_job(file: MachineFile) -> Job:
+def _read_job(file: MachineFile) -> Job:
     """The job of a machine file. Raises ConfigError."""
     names = [f.name for f in fields(Job)]
     if unknown := next((name for name in file.job if name not in names), None):
@@ -130,7 +134,7 @@ def plan_submission(
 ) -> Submission:
     """A checked submission of a recipe. `settings` are texts NAME=VALUE. Raises ConfigError for what cannot run."""
     file = read_machine_file(machine_file)
-    machine, job = file.settings, read_job(file)
+    machine, job = file.settings, _read_job(file)
     try:
         for name, value in machine.items():
             config = override(config, f"machine.{name}", value)
@@ -144,6 +148,7 @@ def plan_submission(
     if job.data:
         config = override(config, "data.source", job.data)
     _check_config(config, machine_file)
+    # The device is an option of the command, below.
     assignments = [assignment(f"machine.{name}", value) for name, value in machine.items() if name != "device"]
     words = ["vernier", "train", str(recipe_file or recipe), *(("--data", job.data) if job.data else ())]
     words += ["--out", job.out, "--device", config.machine.device, "--procs", str(job.processes)]
@@ -159,8 +164,12 @@ def plan_submission(
 
 def shell_lines(job: Job) -> list[str]:
     """The set-up of a job and its variables, as lines of shell."""
-    variables = [text.partition("=") for text in job.environment]
-    return [*job.setup, *(f"export {name}={shlex.quote(value)}" for name, _, value in variables)]
+    return [*job.setup, *(f"export {name}={shlex.quote(value)}" for name, value in variables_of(job))]
+
+
+def variables_of(job: Job) -> Iterator[tuple[str, str]]:
+    """Names and values of its variables."""
+    return ((name, value) for name, _, value in (text.partition("=") for text in job.environment))
 
 
 def _name_from(text: str) -> str:
@@ -176,6 +185,7 @@ def _check_config(config: Config, machine_file: Path) -> None:
             'device = "cuda" or device = "cpu".'
         )
     check_config(config, detector=is_detector(config.recipe.model.name))
+    # The data is on the hosts and cannot be counted here; one batch is the least that any set has.
     derive(config, train_samples=max(config.recipe.global_batch, config.recipe.data.epoch_images or 1))
 
 
@@ -191,23 +201,11 @@ def _check_job(job: Job) -> None:
         raise ConfigError(
             f"job.name = {job.name!r}: use up to {_LONGEST_NAME} lower-case letters, digits and hyphens between them."
         )
-    if job.time_limit is not None and parse_duration(job.time_limit) < SHORTEST_S:
+    if job.time_limit is not None and parse_duration(job.time_limit) < _SHORTEST_S:
         raise ConfigError(f"job.time_limit = {job.time_limit!r} is too short: give 10m or more, so that it can save.")
     refuse_credentials(job.data, "job.data")
-    for variable in job.environment:
-        if not _VARIABLE.fullmatch(variable):
-            raise ConfigError(f"job.environment has {variable!r}: write NAME=VALUE, e.g. NCCL_SOCKET_IFNAME=ib0.")
-    for host in job.host_names:
-        if not _HOST.fullmatch(host):
-            raise ConfigError(f"job.host_names has {host!r}, which is not the name or address of a host.")
+    for name, (form, advice) in _FORMS.items():
+        if wrong := next((text for text in getattr(job, name) if not re.fullmatch(form, text)), None):
+            raise ConfigError(f"job.{name} has {wrong!r}: {advice}.")
     if len(set(job.host_names)) < len(job.host_names):
         raise ConfigError("job.host_names has a host twice. Use processes_per_host for several processes on a host.")
-    for text in job.slurm_options:
-        if not re.fullmatch(r"--[a-z][^\n\0]*", text):
-            raise ConfigError(f"job.slurm_options has {text!r}: write options of sbatch such as --partition=gpu.")
-
-
-def with_recipe(submission: Submission, path: str) -> Submission:
-    """The same submission with the recipe file at another path, as inside a container."""
-    words = (*submission.training[:2], path, *submission.training[3:])
-    return replace(submission, training=words)

@@ -1,4 +1,4 @@
-// The page: draws its figures, sorts tables, saves CSV, remembers the reader's choices, and fetches updates when it is served live.
+// The page: draws its figures, sorts tables, saves CSV, remembers the reader's choices.
 "use strict";
 
 let figures = {};
@@ -214,54 +214,6 @@ function listen() {
   document.addEventListener("scroll", (event) => { if (event.target.matches?.(".scroll")) markCut(event.target.parentElement); }, true);
 }
 
-// ---------------------------------------------------------------------------------------------------------- live view
-
-// Replace only what changed, so that a reader keeps the scroll position, open tables and zoom.
-function applyUpdate(update) {
-  readFigures(update.figures);
-  document.getElementById("top").innerHTML = update.top;
-  const main = document.querySelector("main");
-  const old = new Map([...main.querySelectorAll(":scope > section")].map((s) => [s.id, s]));
-  for (const part of update.sections) {
-    const now = old.get(part.id);
-    old.delete(part.id);
-    const section = document.createRange().createContextualFragment(part.html).firstElementChild;
-    section.dataset.digest = part.digest;
-    if (now && now.dataset.digest === part.digest) { main.appendChild(now); continue; }
-    if (now) keepOpen(now, section);
-    if (now) now.replaceWith(section);
-    main.appendChild(section);
-    drawAll(section);
-    for (const details of section.querySelectorAll("details.data[open]")) fillData(details);
-  }
-  for (const gone of old.values()) gone.remove();
-  document.getElementById("contents").innerHTML = update.contents;
-  showChoices();
-  markCut(document);
-}
-
-function keepOpen(before, after) {
-  for (const [i, details] of [...before.querySelectorAll("details")].entries()) { const twin = after.querySelectorAll("details")[i]; if (twin) twin.open = details.open; }
-  for (const input of before.querySelectorAll("input[id]")) { const twin = after.querySelector(`#${input.id}`); if (twin) twin.value = input.value; }
-}
-
-async function watch() {
-  let tag = "";
-  const light = document.getElementById("live");
-  for (;;) {
-    try {
-      const answer = await fetch("update", { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
-      if (answer.status === 200) { tag = answer.headers.get("ETag") || ""; applyUpdate(await answer.json()); }
-      light.textContent = `live · ${new Date().toISOString().slice(11, 19)} UTC`;
-      light.classList.remove("lost");
-    } catch {
-      light.textContent = "the server has stopped: this is the last state";
-      light.classList.add("lost");
-    }
-    await new Promise((done) => setTimeout(done, 2000));
-  }
-}
-
 readFigures(document.getElementById("figures").textContent);
 setTheme(stored("theme") || "auto");
 const asked = readAddress();
@@ -271,5 +223,4 @@ showChoices();
 markCut(document);
 if (asked && location.hash.includes("&")) document.getElementById(asked)?.scrollIntoView();
 if (document.getElementById("least-score")) showExamples(Number(document.getElementById("least-score").value));
-if (document.documentElement.dataset.live) watch();
 document.documentElement.dataset.ready = "yes";

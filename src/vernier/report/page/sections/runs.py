@@ -33,7 +33,7 @@ _COVERED_BY_PARTS = {
 """Settings that a part of what ran says already."""
 
 
-def runs_table(runs: list[Training]) -> Content | None:
+def _runs_table(runs: list[Training]) -> Content | None:
     """None for a single run."""
     if len(runs) < 2:
         return None
@@ -132,4 +132,4 @@ def _brief_part(part: str, text: str) -> str | None:
     return (short.partition(", ")[0] if part == "data" else short) or None
 
 
-SECTION = Section(title="Runs", order=10, of=Training, brief=True, build=runs_table)
+SECTION = Section(title="Runs", order=10, of=Training, brief=True, build=_runs_table)

@@ -5,73 +5,62 @@ Charts are over epochs, steps or time, as the reader chooses.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from vernier.records.predictions import TrainImages
-from vernier.report.page.figures import (
-    Boxes,
-    Content,
-    Figure,
-    Lines,
-    Row,
-    Section,
-    Stack,
-    grid,
-    run_legend,
-    with_data,
-)
-from vernier.report.page.html import div, note, tag
+from vernier.records.run import own_figures
+from vernier.report.page.designs import read_designs
+from vernier.report.page.figures import Content, Figure, Lines, Section, grid, run_legend, with_data
+from vernier.report.page.html import div, fill, tag
 from vernier.report.page.runs import Run
 from vernier.report.page.training import HEADLINES, EvalPoint, Point, Training
 
 from .classification import picture
 
-# The colors of `figures.PHASE_COLOURS` for the same things: data 4, computing 0, communication 3.
+_DESIGNS = read_designs(Path(__file__).parent)
 PARTS = {
-    "data_wait": ("waiting for data", 4),
-    "compute": ("computing", 0),
-    "communication": ("communication", 3),
-    "evaluation": ("evaluation", 2),
-    "checkpoint": ("checkpoints", 5),
-    "other": ("other", 7),
+    "data_wait": "waiting for data",
+    "compute": "computing",
+    "communication": "communication",
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoints",
+    "other": "other",
 }
-"""Parts of the time: label and number of its colour."""
-# Name and title of the figure; keys of `EvalResult.figures` and their labels; unit (none: from 0 to 1).
-METRICS = (
-    ("accuracy", "Accuracy", {"top1": "top-1", "top5": "top-5"}, "%"),
-    ("ap", "Average precision", {name: name for name in ("AP", "AP50", "AP75")}, ""),
-    ("eval-accuracy", "Accuracy as the log gives it", {"eval_accuracy": ""}, ""),
-)
+"""Labels of the parts of the time."""
+# For each chart, keys of `EvalResult.figures` and their labels.
+METRICS = {
+    "accuracy": {"top1": "top-1", "top5": "top-5"},
+    "ap": {name: name for name in ("AP", "AP50", "AP75")},
+    "eval-accuracy": {"eval_accuracy": ""},
+}
 TIME = "time s"
 AXES = ("epoch", "step", TIME)
 """Columns of every chart of a training, which can be its x axis."""
 PROCESS_POINTS = 150  # windows per run; each is one dot per process
 SHOWN_IMAGES = 16
+_CONTROLS = Markup(
+    '<label>smoothing <input type="range" id="smooth" min="0" max="0.98" step="0.02" value="0"> '
+    '<output id="smooth-value" for="smooth">0</output></label><span class="note">drag over a chart to zoom, '
+    "double-click for all; arrow keys move the cursor</span>"
+)
 
 
-def training(subjects: list[Training]) -> Content | None:
+def _training(subjects: list[Training]) -> Content | None:
     runs = [s for s in subjects if s.points or s.evals]
     if not runs:
         return None
     ranges = x_ranges(runs)
     charts = (*_losses(runs), *_metrics(runs), _lr(runs), _throughput(runs), _wait(runs), _processes(runs), _time(runs))
-    figures = [_with_axis(f, ranges) for f in with_data(*charts)]
-    control = div(
-        "controls",
-        _axis_switch(ranges),
-        tag(
-            "label",
-            "smoothing ",
-            Markup('<input type="range" id="smooth" min="0" max="0.98" step="0.02" value="0">'),
-            " ",
-            tag("output", "0", id="smooth-value", for_="smooth"),
-        ),
-        tag("span", "drag over a chart to zoom, double-click for all; arrow keys move the cursor", cls="note"),
-    )
+    # Charts side by side have the same axis.
+    figures = [
+        replace(f, chart=replace(f.chart, x_ranges=ranges)) if isinstance(f.chart, Lines) else f
+        for f in with_data(*charts)
+    ]
     lead = f"{len(runs)} runs over one another; a click on a name hides it." if len(runs) > 1 else ""
-    parts = [control, run_legend(runs), grid(figures), _first_images(runs)]
+    parts = [div("controls", _axis_switch(ranges), _CONTROLS), run_legend(runs), grid(figures), _first_images(runs)]
     return Content(lead=lead, parts=parts, figures=figures)
 
 
@@ -98,16 +87,9 @@ def moment(at: Point | EvalPoint) -> list[Any]:
 def _axis_switch(ranges: Mapping[str, object]) -> Markup | None:
     if len(ranges) < 2:
         return None
-    buttons = [
-        tag("button", name.removesuffix(" s"), type="button", data_do="axis", data_axis=name, aria_pressed="false")
-        for name in ranges
-    ]
+    button = Markup('<button type="button" data-do="axis" data-axis="{}" aria-pressed="false">{}</button>')
+    buttons = [button.format(name, name.removesuffix(" s")) for name in ranges]
     return tag("span", "x axis ", *buttons, cls="switch", role="group", aria_label="x axis")
-
-
-def _with_axis(figure: Figure, ranges: dict[str, tuple[float, float]]) -> Figure:
-    """Charts side by side have the same axis."""
-    return replace(figure, chart=replace(figure.chart, x_ranges=ranges)) if isinstance(figure.chart, Lines) else figure
 
 
 def _losses(runs: list[Training]) -> list[Figure]:
@@ -118,28 +100,16 @@ def _losses(runs: list[Training]) -> list[Figure]:
     ]
     others = [s for s in runs if s not in detectors]
     if not detectors or not others:
-        return [_loss(runs, "loss", "Loss")]
-    return [_loss(others, "loss", "Loss of classifiers"), _loss(detectors, "loss-detect", "Loss of detectors")]
+        return [_loss(runs)]
+    return [_loss(others, " of classifiers"), replace(_loss(detectors, " of detectors"), name="loss-detect")]
 
 
-def _loss(runs: list[Training], name: str, title: str) -> Figure:
+def _loss(runs: list[Training], of: str = "") -> Figure:
     rows = [
         *([s.name, *moment(p), p.loss, "training", None] for s in runs for p in s.points if p.loss is not None),
         *([*row[:-1], "validation", row[-1]] for row in _eval_rows(runs, "loss")),  # `on` comes before `best`
     ]
-    chart = Lines(
-        "epoch",
-        "loss",
-        by="run",
-        dash="on",
-        best="best",
-        smooth=True,
-        log=True,
-        zero=True,
-        y_title=_loss_name(runs),
-    )
-    columns, caption = ["run", *AXES, "loss", "on", "best"], _why_above_validation(runs)
-    return Figure(name, title, chart, columns, rows, caption=caption)
+    return _DESIGNS.draw("loss", rows, {"of": of, "why": _why_above_validation(runs), "loss": _loss_name(runs)})
 
 
 def _loss_name(runs: list[Training]) -> str:
@@ -156,7 +126,7 @@ def _recipe(s: Training, part: str) -> dict[str, Any]:
 
 
 def _why_above_validation(runs: list[Training]) -> str:
-    """Why training loss lies above validation loss where it does: what only training has, from the settings."""
+    """Reasons for a training loss above the validation loss: settings that only training has."""
     above = [s for s in runs if _ends_above(s)]
     reasons = dict.fromkeys(reason for s in above for reason in _reasons(s))
     return f"Training loss can lie above validation loss: {'; '.join(reasons)}." if reasons else ""
@@ -197,7 +167,11 @@ def _eval_rows(runs: list[Training], key: str) -> list[list[Any]]:
 
 def _metrics(runs: list[Training]) -> list[Figure]:
     figures = []
-    for name, title, labels, unit in METRICS:
+    own = dict.fromkeys(name for s in runs for e in s.evals for name in own_figures(e.result.figures))
+    charts: list[tuple[str, dict[str, str], dict[str, str]]] = [(name, labels, {}) for name, labels in METRICS.items()]
+    # Metrics of the user's own share one design, and have a chart each.
+    charts += [("own", {name: name}, {"metric": name}) for name in own]
+    for design, labels, words in charts:
         rows = [
             # The best evaluation is that by the headline metric; on top-5 or AP50 the ring need not be at the maximum.
             [*row[:-2], label, row[-2], row[-1] if key in HEADLINES else None]
@@ -206,58 +180,32 @@ def _metrics(runs: list[Training]) -> list[Figure]:
             if key != "top5" or s.shows_top5
             for row in _eval_rows([s], key)
         ]
-        chart = Lines(
-            "epoch",
-            "value",
-            by="run",
-            dash="figure",
-            best="best",
-            marks=len(rows) < 200,  # beyond that, dots cover the lines
-            unit=f" {unit}".rstrip(),
-            y_title=f"{title.lower()}, {unit or '0 to 1'}",
-        )
-        columns = ["run", *AXES, "figure", "value", "best"]
-        caption = "on the validation set"
-        figures.append(Figure(name, title, chart, columns, rows, caption=caption))
+        # Beyond that, dots cover the lines.
+        figures.append(_DESIGNS.draw(design, rows, words, marks=len(rows) < 200))
     return figures
 
 
-def _over_epochs(
-    name: str, title: str, runs: list[Training], value: Callable[[Point], float | None], chart: Lines, caption: str = ""
-) -> Figure:
-    rows: list[Row] = [[s.name, *moment(p), y] for s in runs for p in s.points if (y := value(p)) is not None]
-    columns = ["run", *AXES, chart.y]
-    return Figure(name, title, chart, columns, rows, caption=caption)
+def _over_epochs(key: str, runs: list[Training], value: Callable[[Point], float | None]) -> Figure:
+    return _DESIGNS.draw(key, [[s.name, *moment(p), y] for s in runs for p in s.points if (y := value(p)) is not None])
 
 
 def _lr(runs: list[Training]) -> Figure:
-    chart = Lines("epoch", "learning rate", by="run", zero=True, log=True)
-    return _over_epochs("lr", "Learning rate", runs, lambda p: p.lr, chart)
+    return _over_epochs("lr", runs, lambda p: p.lr)
 
 
 def _throughput(runs: list[Training]) -> Figure:
-    chart = Lines("epoch", "images per second", by="run", zero=True, smooth=True, unit=" img/s")
-    caption = "samples through the optimiser, all devices, over wall time, data loading included"
     # A log without the number of samples has no line, since one at 0 would look measured.
-    return _over_epochs("throughput", "Throughput", runs, lambda p: p.window.samples_per_s or None, chart, caption)
+    return _over_epochs("throughput", runs, lambda p: p.window.samples_per_s or None)
 
 
 def _wait(runs: list[Training]) -> Figure:
     recorded = [s for s in runs if any(p.window.data_wait_s for p in s.points)]  # not every log has it
-    chart = Lines("epoch", "% of step time", by="run", zero=True, smooth=True, unit=" %")
-    caption = "above 10 % the loader sets the pace"  # LOADER_BOUND_SHARE
-    return _over_epochs("wait", "Data wait", recorded, lambda p: 100 * p.window.data_wait_share, chart, caption)
+    return _over_epochs("wait", recorded, lambda p: 100 * p.window.data_wait_share)
 
 
 def _time(runs: list[Training]) -> Figure:
-    return Figure(
-        "budget",
-        "Where the time went",
-        Stack("run", "part", "seconds", "s", dict(PARTS.values())),
-        ["run", "part", "seconds"],
-        [[s.name, label, t] for s in runs for key, (label, _) in PARTS.items() if (t := s.spent_s.get(key, 0)) > 0],
-        wide=True,
-    )
+    rows = [[s.name, label, t] for s in runs for key, label in PARTS.items() if (t := s.spent_s.get(key, 0)) > 0]
+    return _DESIGNS.draw("budget", rows)
 
 
 def _processes(runs: list[Training]) -> Figure:
@@ -268,14 +216,7 @@ def _processes(runs: list[Training]) -> Figure:
         for p in s.points[:: -(-len(s.points) // PROCESS_POINTS) or 1]  # `or 1`: no points give a stride of 0
         for rank, own in enumerate(p.own_s or ())
     ]
-    return Figure(
-        "processes",
-        "Own time of each process",
-        Boxes("process", "ms per step", "rank"),
-        ["process", "rank", "ms per step"],
-        rows,
-        caption="busy time per step, before waiting for the others; each dot is a window of steps",
-    )
+    return _DESIGNS.draw("processes", rows)
 
 
 # --------------------------------------------------------------------------------------------------------- first images
@@ -289,27 +230,15 @@ def _first_images(runs: list[Training]) -> Markup | None:
             names.setdefault(s.train_images, []).append(s.name)
     if not names:
         return None
-    several = len(runs) > 1
-    mixed = any(_recipe(s, "augment").get(name) for s in runs for name in ("mixup", "cutmix"))
-    how = "cropped, flipped and coloured as in training" + ("; before mixing with others" if mixed else "")
-    sheets = [
-        div(
-            "sheet",
-            note(", ".join(shared)) if several else None,
-            # Images with boxes, which name no class, are shown larger: so that the boxes are seen.
-            div(
-                "thumbs small" if any(image.class_name for image in images.images) else "thumbs",
-                *(
-                    div("thumb", picture(image.jpeg, image.class_name), div("was", image.class_name))
-                    for image in images.images[:SHOWN_IMAGES]
-                ),
-            ),
-        )
-        for images, shared in names.items()
-    ]
-    sizes = ", ".join(dict.fromkeys(f"{images.width} x {images.height} pixels" for images in names))
-    title = div("table-tools", tag("h3", "The first training images, as the network gets them"))
-    return div("card apart", title, tag("p", f"{how}; {sizes}", cls="caption"), *sheets)
+    return fill(
+        "first_images",
+        mixed=any(_recipe(s, "augment").get(name) for s in runs for name in ("mixup", "cutmix")),
+        sizes=", ".join(dict.fromkeys(f"{images.width} x {images.height} pixels" for images in names)),
+        sheets=names.items(),
+        several=len(runs) > 1,
+        shown=SHOWN_IMAGES,
+        picture=picture,
+    )
 
 
-SECTION = Section(title="Training", order=20, of=Training, build=training)
+SECTION = Section(title="Training", order=20, of=Training, build=_training)

@@ -1,0 +1,1 @@
+"""The contracts for outside packages."""

@@ -1,0 +1,26 @@
+"""Charts and tables of the laboratory's `designs.toml`."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from vernier.lab.page.drawing import TABLES, draw
+from vernier.report.page.designs import TableColumn
+
+
+def test_words_fill_the_texts_and_fields_replace_those_of_the_chart() -> None:
+    figure = draw("efficiency", [["1 process", 120.0, 1.2]], max=120.0)
+    assert (figure.name, figure.chart.max, figure.caption) == ("efficiency", 120.0, "")  # type: ignore[union-attr]
+    level = draw("level", [], {"level": "node", "value": "rate", "what": "{x}", "dots": "dots"})
+    assert (level.name, level.title, level.columns[2]) == ("node", "By node", "relative rate")
+    assert level.caption.startswith("{x}, divided")  # a text from a file is not filled in again
+    with pytest.raises(KeyError):
+        draw("level", [])
+
+
+def test_a_cell_follows_attributes_and_dictionaries_and_is_empty_without_them() -> None:
+    column = TableColumn("p50", value="latency.percentiles.p50", factor=1000)
+    row = SimpleNamespace(latency=SimpleNamespace(percentiles={"p50": 0.25}))
+    assert (column.cell(row), column.cell(SimpleNamespace())) == (250.0, None)
+    memory = next(c for c in TABLES["bench"] if c.name == "memory MiB")
+    assert memory.cell(SimpleNamespace(peak_memory_bytes=3 * 2**20)) == 3.0

@@ -1,8 +1,0 @@
-"""The documentation's page about recipes."""
-
-from tests.conftest import REPO
-from vernier.recipes.__main__ import page
-
-
-def test_the_documentation_is_up_to_date() -> None:
-    assert (REPO / "docs" / "recipes.md").read_text() == page(), "run: python -m vernier.recipes > docs/recipes.md"
