@@ -51,6 +51,9 @@ def _settings() -> dict[str, Case]:
         "a whole number": Case("config", "old", "recipe.json", b'{"schema":3,"recipe":{"seed":' + DIGITS + b"}}"),
         "endless epochs": Case("config", "settings", "set.txt", b"schedule.epochs=1e308\n"),
         "nesting": Case("config", "old", "recipe.json", DEEP),
+        "nesting that json still reads": Case(
+            "config", "old", "recipe.json", b'{"schema":1,"":' + b'{"":' * 700 + b"0" + b"}" * 701
+        ),
     }
 
 

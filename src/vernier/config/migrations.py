@@ -71,7 +71,10 @@ def migrated(kind: str, tree: Tree, where: Path | str) -> Tree:
         )
     tree = {name: value for name, value in tree.items() if name != "schema"}
     if schema < SCHEMAS[kind]:
-        tree = copy.deepcopy(tree)  # the steps change it in place, and the caller keeps its own
+        try:
+            tree = copy.deepcopy(tree)  # the steps change it in place, and the caller keeps its own
+        except RecursionError:  # json reads tables nested deeper than Python can copy them
+            raise ConfigError(f"{where}: its settings are nested too deep. The file is damaged.") from None
     note_origin(tree.get("config") if kind == "checkpoint" else tree, where)
     for path in _CONFIGURATIONS.get(kind, ()):
         table, name = _table({"file": tree}, f"file.{path}".rstrip("."))
