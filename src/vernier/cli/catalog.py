@@ -10,9 +10,8 @@ from vernier.errors import EXIT_DONE, ConfigError
 from vernier.measure.published import published_rows
 from vernier.models import info, is_detector
 from vernier.records.codec import encode
-from vernier.references import command, given
+from vernier.references import command
 from vernier.requests.catalog import Models, Recipes
-from vernier.wording import with_range
 
 from .output import Terminal
 
@@ -24,16 +23,11 @@ if TYPE_CHECKING:
 
 def recipes(request: Recipes, terminal: Terminal) -> int:
     name = None if request.words in ((), ("list",)) else _one_name(request.words)
-    if request.speeds and request.device_hours is not None:
-        raise ConfigError(
-            f"{given('speeds', True)} lists what was published, {given('device_hours', request.device_hours)} "
-            "estimates: give one of them."
-        )
     if request.speeds:
         return _show_speeds(name, request.json, terminal)
-    if name is not None and request.device_hours is None and not request.convert:
+    if name is not None:
         return _show_recipe(name, request.json, terminal)
-    rows = recipe_rows(request, terminal, name)
+    rows = recipe_rows(request, terminal)
     if request.json:
         terminal.print_json([encode(row) | _as_json(published_rows(row.name)) for row in rows])
     else:
@@ -53,7 +47,7 @@ def _one_name(words: tuple[str, ...]) -> str:
 
 
 def _recipe_cells(row: "RecipeRow") -> "dict[str, object]":
-    cells: dict[str, object] = {
+    return {
         "recipe": row.name,
         "data": row.data,
         "published": book.result_text(book.get(row.name)),
@@ -62,9 +56,6 @@ def _recipe_cells(row: "RecipeRow") -> "dict[str, object]":
         "global_batch": row.global_batch,
         "source": row.source,
     }
-    if row.estimated_device_hours is not None and row.estimated_device_hours_range is not None:
-        cells["device_hours"] = with_range(row.estimated_device_hours, row.estimated_device_hours_range)
-    return cells
 
 
 def _as_json(published: "Sequence[PublishedRow]") -> dict[str, object]:

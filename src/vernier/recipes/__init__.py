@@ -30,7 +30,6 @@ from vernier.models import info, is_detector, is_outside
 from vernier.models import names as network_names
 from vernier.optim.kinds.sgd import Sgd
 from vernier.plugins import load_group
-from vernier.records.codec import omitted
 from vernier.references import command, given, use
 
 from .files import RecipeGroup, read_recipes
@@ -189,8 +188,6 @@ class RecipeRow:
     global_batch: int
     published: tuple[Published, ...]
     source: str
-    estimated_device_hours: float | None = omitted()
-    estimated_device_hours_range: tuple[float, float] | None = omitted()
 
 
 def table() -> list[RecipeRow]:
