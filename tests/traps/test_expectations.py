@@ -146,9 +146,10 @@ def test_a_message_names_the_way_out(
     assert answer in done.err
 
 
-def test_runs_rm_is_runs_clean(vernier_here: Runner, tmp_path: Path) -> None:
-    done = vernier_here("runs", "rm", str(tmp_path))
-    assert (done.code, "Nothing to remove." in done.err) == (0, True)
+@pytest.mark.parametrize("word", ["rm", "clean"])
+def test_runs_rm_says_how_a_run_is_removed(word: str, vernier_here: Runner, tmp_path: Path) -> None:
+    done = vernier_here("runs", word, str(tmp_path))
+    assert (done.code, "rm -r RUN" in done.err) == (2, True)
 
 
 def test_tensorboard_can_be_named_among_the_trackers(vernier_here: Runner) -> None:

@@ -29,6 +29,8 @@ E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=EvalResult)
 T = TypeVar("T")
 DEFAULT_FOLDER = "runs"
+_REMOVING = ("clean", "rm", "remove", "delete")
+"""What people type to get rid of runs."""
 
 
 class Result(Generic[R]):
@@ -227,7 +229,9 @@ def _existing(folders: Sequence[str]) -> list[Path]:
     paths = [Path(folder) for folder in folders or (DEFAULT_FOLDER,)]
     for path in paths:
         if not path.is_dir():
-            raise ConfigError(f"{path} {'is a file' if path.exists() else 'does not exist'}. Give a folder of runs.")
+            why = "is a file" if path.exists() else "does not exist"
+            hint = " A run is a folder: rm -r RUN removes it." if str(path) in _REMOVING else ""
+            raise ConfigError(f"{path} {why}. Give a folder of runs.{hint}")
     return paths
 
 

@@ -1,4 +1,3 @@
-import json
 import re
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,8 +20,9 @@ from vernier.lab.records.bench import (
     Round,
     StepResult,
     StepRow,
+    read_bench,
 )
-from vernier.records.codec import decode, encode
+from vernier.records.codec import encode
 from vernier.records.environment import CpuInfo, Environment
 from vernier.records.profile import PhaseTimes
 
@@ -194,7 +194,7 @@ def test_sides_are_compared_round_by_round() -> None:
 @pytest.mark.parametrize("name", ["bench-train", "bench-infer", "bench-scaling"])
 def test_rounds_of_version_0_1_are_pooled_to_the_same_rows_and_tables(name: str) -> None:
     folder = Path(__file__).resolve().parents[2] / "golden" / "0.1" / name
-    golden = decode(BenchResult, json.loads((folder / "bench.json").read_text()))
+    golden = read_bench(folder)
     assert golden.asked is not None
     rows = [pool_rounds(row.configuration, _labels(row), golden.rounds) for row in golden.rows]
     if golden.asked.scaling:
@@ -204,6 +204,7 @@ def test_rounds_of_version_0_1_are_pooled_to_the_same_rows_and_tables(name: str)
         assert _without_intervals(encode(row)) == _without_intervals(encode(golden_row))
     texts = ((folder / "bench.md").read_text(), markdown("t", BenchResult(rows=tuple(rows))))
     old, new = ([INTERVAL.sub("", line) for line in text.splitlines() if line.startswith("|")] for text in texts)
+    old = old[: len(new)]  # the last table of the old one was that of the server scenario
     # Percentiles beyond which there is no step are no longer shown.
     old, new = ([PERCENTILES.sub(" percentiles ", line) for line in lines] for lines in (old, new))
     assert [NUMBER.sub("#", line) for line in new] == [NUMBER.sub("#", line) for line in old]

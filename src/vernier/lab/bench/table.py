@@ -1,12 +1,13 @@
 """A benchmark for people: rows as tables of short texts, notes beside them, and both as Markdown.
 
-The rows themselves are computed in `rows`; the report page has its own tables (`report.page.sections.benchmarks`).
+The rows themselves are computed in `rows`.
 """
 
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import chain
 
 from vernier.lab.records.bench import (
     BenchResult,
@@ -14,7 +15,6 @@ from vernier.lab.records.bench import (
     ConfigurationLabels,
     FailedRow,
     Latency,
-    ServingRow,
     StepRow,
 )
 from vernier.lab.statistics.runs import runs_to_see
@@ -36,7 +36,7 @@ RARE = 0.1
 MATMUL_TOLERANCE = 0.1
 """Matrix products before and after measuring may differ by this share without a note."""
 SCALING_COLUMNS = ("img/s total", "per device", "times the base", "efficiency", "of that without exchange")
-LABEL_COLUMNS = ("batch", "precision", "mode", "engine", "procs", "threads", "exchange", "scenario", "load")
+LABEL_COLUMNS = ("batch", "precision", "mode", "engine", "procs", "threads", "exchange", "scenario")
 assert set(LABEL_COLUMNS) == {f.name for f in fields(ConfigurationLabels)}
 
 Row = dict[str, str]
@@ -71,6 +71,14 @@ def tables(rows: Sequence[BenchRow]) -> list[list[Row]]:
     return shown
 
 
+def whole_table(rows: Sequence[BenchRow]) -> list[Row]:
+    """The rows of all tables in one: those of scaling, which has two, side by side."""
+    merged: dict[tuple[str | None, ...], Row] = {}
+    for row in chain.from_iterable(tables(rows)):
+        merged.setdefault(tuple(row.get(label) for label in LABEL_COLUMNS), {}).update(row)
+    return list(merged.values())
+
+
 def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     cells = {name: str(value) for name in labels if (value := getattr(row, name)) is not None}
     if isinstance(row, FailedRow):
@@ -78,13 +86,6 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     int8 = row.engine_report.int8 if row.engine_report else None
     # What INT8 costs, beside its speed.
     cells |= {"INT8 against fp32": int8.figures()} if int8 else {}
-    if isinstance(row, ServingRow):
-        serving = {
-            "served/s": f"{row.served_per_s:.1f} of {row.offered_per_s:.1f}",
-            "kept up": "yes" if row.kept_up else "NO",
-            "mean batch": f"{row.mean_batch:.2f}",
-        }
-        return cells | _latency_cells(row.latency_s) | serving
     if row.latency_s is not None:
         rate = {"img/s total": row.busy or _rate_cell(row), "memory": _format_memory(row)}
         return cells | _latency_cells(row.latency_s) | rate

@@ -27,9 +27,7 @@ from vernier.config import config_from_tree
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError, TooLittleMemory
 from vernier.lab.bench.measuring import METHOD, Load, compute_figures, measure, relate_to_matmul, warm_up
-from vernier.lab.bench.progress import END, MEASURING, WARM_UP, PhaseWatch
-from vernier.lab.bench.serving import METHOD as SERVING_METHOD
-from vernier.lab.bench.serving import poisson_arrivals, serve, summarize_latency
+from vernier.lab.bench.progress import END, PhaseWatch
 from vernier.lab.machine.kernels import measure_matmul
 from vernier.lab.records.bench import (
     Arithmetic,
@@ -45,19 +43,16 @@ from vernier.lab.records.bench import (
     Ready,
     RepeatResult,
     Request,
-    ServingFigures,
-    ServingResult,
-    ServingSamples,
     StepResult,
     StudyRequest,
 )
 from vernier.lab.records.telemetry import TelemetryRecord
+from vernier.lab.statistics.quantiles import summarize_latency
 from vernier.lab.telemetry.energy import energy_per_image
 from vernier.lab.telemetry.noise import measure_noise
 from vernier.lab.telemetry.sampler import Sampler
 from vernier.measure.environment import collect_environment
 from vernier.records.codec import encode
-from vernier.references import use
 from vernier.store import write_json
 from vernier.wording import plural
 
@@ -112,7 +107,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, kinds) or any(words in str(error).lower() for words in _OUT_OF_MEMORY)
 
 
-def _measure(request: MeasureRequest, world: World) -> StepResult | ServingResult:
+def _measure(request: MeasureRequest, world: World) -> StepResult:
     config, sensors = config_from_tree(request.config), list[TelemetryRecord]()
     path = Path(request.run) if request.run else None
     # Before the sensors, which read those of its device.
@@ -128,11 +123,7 @@ def _measure(request: MeasureRequest, world: World) -> StepResult | ServingResul
     hz = config.machine.telemetry_hz if world.first else 0.0
     try:
         with Sampler(load.device.name, uuids, sensors.append, hz=hz, root_pid=root_pid) as sampler:
-            result: StepResult | ServingResult
-            if isinstance(load, InferenceLoad) and request.scenario == "server":
-                result = _measure_serving(load, request, sensors, world, watch)
-            else:
-                result = _measure_steps(load, request, sensors, world, watch)
+            result = _measure_steps(load, request, sensors, world, watch)
         watch.enter(END)
         return replace(
             result,
@@ -143,7 +134,7 @@ def _measure(request: MeasureRequest, world: World) -> StepResult | ServingResul
             environment=collect_environment(load.device.identity(), load.device.name, load.threads, sampler.setup),
             spent_s=watch.spent_s,
             engine=load.engine if isinstance(load, InferenceLoad) else None,
-            ran=load.what_ran(in_memory=request.scenario in ("single-stream", "server")),
+            ran=load.what_ran(in_memory=request.scenario == "single-stream"),
         )
     finally:
         load.close()
@@ -213,57 +204,6 @@ def _measure_steps(
         flops=probe.relate(figures.images_per_s_total.value),
         peak_memory_bytes=probe.peak_memory_bytes,
         **vars(energy_per_image(sensors, [span], load.images * len(samples.step_s))),
-        noise=measure_noise(sensors, span),
-    )
-
-
-def _measure_serving(
-    load: InferenceLoad,
-    request: MeasureRequest,
-    sensors: Sequence[TelemetryRecord],
-    world: World,
-    watch: PhaseWatch,
-) -> ServingResult:
-    """Queries of one image at random times, at a share of what the load can do, or at a given rate."""
-    plan = request.plan
-    watch.enter(WARM_UP)
-    warmup = warm_up(SingleStreamLoad(load), plan, watch)
-    # Of the warm-up: load shares need a rate before anything is measured, and need it only roughly.
-    capacity = load.images / statistics.median_high(warmup.step_s)
-    rate = request.rate_per_s or capacity * (request.load_share or 1.0)
-    planned = poisson_arrivals(rate, plan.max_seconds, request.seed)
-    if not planned:
-        raise ConfigError(
-            f"At {rate:.3g} queries per second none arrives within {plan.max_seconds:g} s. Raise {use('max_time')}."
-        )
-    run = load.reuse_batch()
-    watch.enter(MEASURING)
-    began_s = now_s()
-    served = serve(run, planned, max_batch=load.images)
-    span = (began_s, now_s())
-    figures = ServingFigures(
-        latency_s=summarize_latency(served.latency_s, of="query of 1 image, from its planned arrival"),
-        queries=len(planned),
-        offered_per_s=rate,
-        capacity_per_s=capacity,
-        served_per_s=len(planned) / served.wall_s,
-        mean_batch=sum(served.batches) / len(served.batches),
-        # A queue that is still as long as a second of arrivals, or five of them, at the end was growing.
-        kept_up=served.wall_s < plan.max_seconds + max(1.0, 5 / rate),
-    )
-    raw = ServingSamples(
-        latency_s=tuple(served.latency_s),
-        batches=tuple(served.batches),
-        planned_s=tuple(planned),
-        warmup_s=warmup.step_s,
-    )
-    return ServingResult(
-        method=SERVING_METHOD,
-        images_per_step=load.images,
-        figures=figures,
-        raw=raw,
-        peak_memory_bytes=_peak_memory(load, world),
-        **vars(energy_per_image(sensors, [span], len(planned))),
         noise=measure_noise(sensors, span),
     )
 
