@@ -206,24 +206,6 @@ def table() -> list[RecipeRow]:
     ]
 
 
-def result_text(recipe: Recipe) -> str:
-    """Write the first published result so that it fits a table: 77.23 ± 0.04 %, 73.8 % TTA, AP 0.268 ± 0.001."""
-    if not recipe.published:
-        return ""
-    first = recipe.published[0]
-    if first.metric == "AP":
-        return f"AP {first.mean:.4g}" if first.sd is None else f"AP {first.mean:.3f} ± {first.sd:.3f}"
-    spread = "" if first.sd is None else f" ± {first.sd:g}"
-    return f"{first.mean:g}{spread} %{' TTA' if recipe.eval.flip_tta else ''}"
-
-
-def best_published(network: str) -> tuple[str, Recipe] | None:
-    """Give the data set and the recipe with the best published result of a network; None where there is none."""
-    rows = [row for row in table() if row.model == network and row.published]
-    best = max(rows, key=lambda row: row.published[0].mean, default=None)
-    return None if best is None else (best.data, get(best.name))
-
-
 def _smoke(config: Config) -> Config:
     """Shrink a recipe so that it can be tried anywhere: two steps of eight rendered images, one evaluation.
 
