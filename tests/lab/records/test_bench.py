@@ -27,6 +27,9 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "0.1"
 def test_results_of_version_0_1_are_read_and_written_without_loss(name: str) -> None:
     tree: dict[str, Any] = json.loads((GOLDEN / name / "bench.json").read_text())
     # The server scenario is gone: its rows are left out.
+    for each in (*tree["rows"], *(one["result"] for one in tree["rounds"])):
+        for gone in ("matmul", "share_of_matmul"):
+            (each.get("flops") or {}).pop(gone, None)
     served = [row for row in tree["rows"] if "kept_up" in row]
     tree["rows"] = [row for row in tree["rows"] if row not in served]
     tree["rounds"] = [each for each in tree["rounds"] if "queries" not in each["result"]["figures"]]

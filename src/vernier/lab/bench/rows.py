@@ -34,7 +34,7 @@ from vernier.records.profile import PhaseTimes
 from vernier.records.statistics import Comparison, Estimate
 from vernier.wording import plural
 
-from .measuring import describe_steps, mean_phases, relate_to_matmul
+from .measuring import describe_steps, mean_phases
 
 _BUSY = 0.5
 """From this fraction of its cores on, other programs are measured rather than the machine."""
@@ -132,13 +132,9 @@ def _pool_phases(phases: list[PhaseTimes]) -> PhaseTimes | None:
 
 
 def _pool_arithmetic(results: list[StepResult], images_per_s: float) -> Arithmetic | None:
-    """Arithmetic at this rate per device, beside the median of the processes' matrix products."""
-    measured = [r.flops for r in results if r.flops]
-    if not measured:
-        return None
-    gflop_per_image = measured[0].gflop_per_image
-    matmul = replace(measured[0].matmul, gflop_per_s=statistics.median(f.matmul.gflop_per_s for f in measured))
-    return relate_to_matmul(gflop_per_image, images_per_s * gflop_per_image, matmul)
+    """Arithmetic at this rate per device."""
+    measured = next((r.flops for r in results if r.flops), None)
+    return measured and replace(measured, gflop_per_s_per_device=images_per_s * measured.gflop_per_image)
 
 
 def _pool_rate(results: list[StepResult], images: int) -> Estimate:

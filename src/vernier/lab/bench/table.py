@@ -33,8 +33,6 @@ WORTH_KNOWING, MOST_REPEATS = (0.1, 0.25, 0.5), 20
 """Half widths of intervals of a rate, and the most repeats that a note advises for the first of them in reach."""
 RARE = 0.1
 """A note says how often a slowdown of this share of processes would not have been seen."""
-MATMUL_TOLERANCE = 0.1
-"""Matrix products before and after measuring may differ by this share without a note."""
 SCALING_COLUMNS = ("img/s total", "per device", "times the base", "efficiency", "of that without exchange")
 LABEL_COLUMNS = ("batch", "precision", "mode", "engine", "procs", "threads", "exchange", "scenario")
 assert set(LABEL_COLUMNS) == {f.name for f in fields(ConfigurationLabels)}
@@ -94,9 +92,6 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
 
 def _step_cells(row: StepRow) -> Row:
     step, flops, joules, total = row.step_s, row.flops, row.joules_per_image, row.images_per_s_total
-    arithmetic = ""
-    if flops:
-        arithmetic = f"{_as_known(flops.gflop_per_s_per_device, total)} ({100 * flops.share_of_matmul:.0f} %)"
     return {
         "img/s total": row.busy or _rate_cell(row),
         "img/CPU s": f"{row.images_per_cpu_s:.3g}" if row.images_per_cpu_s and row.noise else "",
@@ -107,7 +102,7 @@ def _step_cells(row: StepRow) -> Row:
         "step ms p5/50/95/99": "/".join(map(_format_ms, percentiles_of(step).values())),
         "CV": f"{100 * (step.cv or 0):.1f} %",
         "memory": _format_memory(row),
-        "GFLOP/s (of matmul)": arithmetic,
+        "GFLOP/s": _as_known(flops.gflop_per_s_per_device, total) if flops else "",
         "J/img": "" if joules is None else f"{joules:.3g}",
         "compile s": "" if row.compile_s is None else f"{row.compile_s:.1f}",
         "times the base": "" if row.speedup is None else f"{row.speedup:.2f}",
@@ -267,12 +262,6 @@ def _step_notes(row: StepRow) -> list[str]:
         lines.append(f"not steady when measuring began, after {count}: raise {use('max_time')} for more")
     if row.reached_precision is False:
         lines.append("the precision target was not reached within the time limit")
-    matmul = row.flops.matmul if row.flops else None
-    if matmul and matmul.before and matmul.after and abs(matmul.after / matmul.before - 1) > MATMUL_TOLERANCE:
-        lines.append(
-            f"matrix products ran at {matmul.before:.0f} GFLOP/s before measuring and at {matmul.after:.0f} after it: "
-            "the machine changed, and the share of them is uncertain"
-        )
     if row.phases:
         split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in row.phases.share.items())
         lines.append(f"of a step: {split} ({row.phases.steps} steps, synchronized at every phase)")

@@ -26,14 +26,12 @@ from vernier.clock import now_s, utc_stamp
 from vernier.config import config_from_tree
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError, TooLittleMemory
-from vernier.lab.bench.measuring import METHOD, Load, compute_figures, measure, relate_to_matmul, warm_up
+from vernier.lab.bench.measuring import METHOD, Load, compute_figures, measure, warm_up
 from vernier.lab.bench.progress import END, PhaseWatch
-from vernier.lab.machine.kernels import measure_matmul
 from vernier.lab.records.bench import (
     Arithmetic,
     Failure,
     LiveRequest,
-    MatmulSpeed,
     MeasuredResult,
     Measurement,
     MeasureRequest,
@@ -147,38 +145,6 @@ def _peak_memory(load: TrainingLoad | InferenceLoad, world: World) -> int | None
     return max((p for p in peaks if p is not None), default=None)
 
 
-class _Probe:
-    """Matrix products right before and right after measuring; their memory is in no peak of the load."""
-
-    def __init__(self, load: TrainingLoad | InferenceLoad, precision: str, world: World) -> None:
-        self._load, self._precision, self._world = load, precision, world
-        self._speeds: list[MatmulSpeed] = []
-        self.peak_memory_bytes: int | None = None
-
-    def __call__(self) -> None:
-        device = self._load.device
-        peaks = (self.peak_memory_bytes, _peak_memory(self._load, self._world))
-        self.peak_memory_bytes = max((peak for peak in peaks if peak is not None), default=None)
-        # The second probe has the size that the first one chose, or the two speeds could not be compared.
-        size = self._speeds[0].size if self._speeds else 0
-        self._speeds.append(measure_matmul(self._load.torch_device, device.synchronize, self._precision, size=size))
-        # The matrices would otherwise be the peak of a small network.
-        device.reset_peak_memory()
-
-    def relate(self, images_per_s: float) -> Arithmetic:
-        """The load's arithmetic at this rate, beside the mean of both."""
-        before, after = self._speeds
-        gflop_per_image = self._load.flops_per_image() / 1e9
-        matmul = replace(
-            before,
-            gflop_per_s=(before.gflop_per_s + after.gflop_per_s) / 2,
-            n=before.n + after.n,
-            before=before.gflop_per_s,
-            after=after.gflop_per_s,
-        )
-        return relate_to_matmul(gflop_per_image, images_per_s * gflop_per_image / self._load.devices, matmul)
-
-
 def _measure_steps(
     load: TrainingLoad | InferenceLoad,
     request: MeasureRequest,
@@ -189,20 +155,22 @@ def _measure_steps(
     steps: Load = load
     if isinstance(load, InferenceLoad) and request.scenario == "single-stream":
         steps = SingleStreamLoad(load)
-    probe = _Probe(load, config_from_tree(request.config).machine.precision, world)
-    samples = measure(steps, request.plan, watch, probe)
+    samples = measure(steps, request.plan, watch)
     figures = compute_figures(samples, images=load.images, devices=load.devices)
     if isinstance(steps, SingleStreamLoad):
         latency = summarize_latency(samples.step_s, of=f"query of {plural(load.images, 'image')}, one at a time")
         figures = replace(figures, latency_s=latency)
-    span = (samples.began_s, samples.ended_s)
+    span, gflop_per_image = (samples.began_s, samples.ended_s), load.flops_per_image() / 1e9
     return StepResult(
         method=METHOD,
         images_per_step=load.images,
         figures=figures,
         raw=samples,
-        flops=probe.relate(figures.images_per_s_total.value),
-        peak_memory_bytes=probe.peak_memory_bytes,
+        flops=Arithmetic(
+            gflop_per_image=gflop_per_image,
+            gflop_per_s_per_device=figures.images_per_s_total.value * gflop_per_image / load.devices,
+        ),
+        peak_memory_bytes=_peak_memory(load, world),
         **vars(energy_per_image(sensors, [span], load.images * len(samples.step_s))),
         noise=measure_noise(sensors, span),
     )

@@ -29,7 +29,7 @@ Scaling = Literal["", "weak", "strong"]
 class Plan:
     """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`.
 
-    `extra_max_seconds` bounds all the rest of a process: start-up, warm-up after its first step, probes and phases.
+    `extra_max_seconds` bounds all the rest of a process: start-up, warm-up after its first step, and phases.
     `alone`: no other process measures the same, so its steps must be enough for an interval of their own.
     """
 
@@ -253,29 +253,11 @@ class Samples:
 
 
 @frozen
-class MatmulSpeed:
-    """The rate of large square matrix products on the device, median of `n`.
-
-    `before` and `after` are the rates right before and right after measuring, where both were taken.
-    """
-
-    gflop_per_s: float
-    size: int
-    precision: str
-    n: int
-    # Two rates: a device that became hot meanwhile is slower afterwards.
-    before: float | None = omitted()
-    after: float | None = omitted()
-
-
-@frozen
 class Arithmetic:
-    """Arithmetic per image and second, beside what the device reaches in matrix products."""
+    """Arithmetic per image, and per second of one device."""
 
     gflop_per_image: float
     gflop_per_s_per_device: float
-    matmul: MatmulSpeed
-    share_of_matmul: float
 
 
 @frozen
