@@ -9,8 +9,8 @@ from vernier.report.page.designs import TableColumn
 
 
 def test_words_fill_the_texts_and_fields_replace_those_of_the_chart() -> None:
-    figure = draw("efficiency", [["1 process", 120.0, 1.2]], max=120.0)
-    assert (figure.name, figure.chart.max, figure.caption) == ("efficiency", 120.0, "")  # type: ignore[union-attr]
+    figure = draw("percentiles", [["p50", "a", 1.2, 1.0, 1.4]], max=120.0)
+    assert (figure.name, figure.chart.max, figure.title) == ("percentiles", 120.0, "Latency percentiles")  # type: ignore[union-attr]
     level = draw("level", [], {"level": "node", "value": "rate", "what": "{x}", "dots": "dots"})
     assert (level.name, level.title, level.columns[2]) == ("node", "By node", "relative rate")
     assert level.caption.startswith("{x}, divided")  # a text from a file is not filled in again

@@ -39,7 +39,6 @@ from vernier.report.page.runs import read_or_note
 from vernier.report.page.subjects import Facts, Kind, Subject
 from vernier.report.page.training import interval
 from vernier.store import RunDir
-from vernier.wording import plural
 
 from .drawing import draw
 from .profiles import Profiled, read_profiled
@@ -192,7 +191,6 @@ def _figures(result: BenchResult) -> list[Figure | None]:
     return [
         _throughput([r for r in rows if r.efficiency is None]),
         _scaling(scaling),
-        _efficiency(scaling) if len(scaling) > 1 else None,
         _percentiles(result),
         _phases(rows),
     ]
@@ -241,18 +239,6 @@ def _scaling(sized: list[StepRow]) -> Figure | None:
         data.append([row.procs, which, total.value, *_whisker(total)])
     data += [[r.procs, "ideal", rate * r.procs, None, None] for r in rows if not r.exchange]
     return draw("scaling", data, {"scaling": str(base.scaling).capitalize()})
-
-
-def _describe_size(row: StepRow) -> str:
-    threads = f" x {plural(row.threads, 'thread')}" if row.threads else ""
-    return f"{plural(row.procs, 'process')}{threads}{', no exchange' if row.exchange else ''}"
-
-
-def _efficiency(sized: list[StepRow]) -> Figure:
-    shares = [100 * (r.efficiency or 0.0) for r in sized]
-    data = [[_describe_size(r), share, r.speedup] for r, share in zip(sized, shares, strict=True)]
-    # The axis ends at 100 % unless an efficiency exceeds it.
-    return draw("efficiency", data, max=max(100.0, *shares))
 
 
 def _percentiles(result: BenchResult) -> Figure:
