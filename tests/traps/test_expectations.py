@@ -171,6 +171,11 @@ def test_settings_that_contradict_each_other_are_warned_about(
     assert any(warning in line for line in lines)
 
 
+def test_a_line_every_0_steps_is_refused(vernier_here: Runner) -> None:
+    done = vernier_here("train", "--print-every", "0", "--explain")
+    assert (done.code, "must be 1 or more" in done.err) == (2, True)
+
+
 def test_a_plan_shows_patience(vernier_here: Runner) -> None:
     done = vernier_here("train", "--set", "eval.patience=2", "--explain")
     assert "training ends after 2 evaluations in a row without a gain" in done.out

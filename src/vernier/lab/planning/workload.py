@@ -26,6 +26,7 @@ from .plan import Network, Workload
 OPERATIONS_PER_MAC = 6
 """Floating-point operations of a training step per multiply-accumulate of the forward pass: two, three times."""
 MOST_PETAFLOPS = 100.0
+_TEMPLATES = open_templates(__file__, shown_name=shown_name)
 
 
 @frozen
@@ -192,4 +193,4 @@ def _basis_of(run: MeasuredRun, recipe: Recipe, path: str) -> Basis:
 def summary_lines(config: Config, basis: Basis, network: Network, work: Workload) -> tuple[str, ...]:
     """What the plan is for and based on: `templates/summary.txt`."""
     values = {"recipe": config.recipe, "machine": config.machine, "basis": basis, "network": network, "work": work}
-    return tuple(lines_of(open_templates(__file__, shown_name=shown_name), "summary.txt", values))
+    return tuple(lines_of(_TEMPLATES, "summary.txt", values))
