@@ -231,7 +231,7 @@ def test_names_are_nouns_for_what_a_thing_is() -> None:
     assert vague == {}
 
 
-BUDGETS = {"core": 238_890, "lab": 130_210, "compat": 52_240, "kernels": 6_600}
+BUDGETS = {"core": 238_890, "lab": 127_500, "compat": 52_240, "kernels": 6_600}
 """The tokens that each part may have. A change that needs more removes something else first: no commit raises a number
 here. `make figures` prints what is used."""
 BUDGET = 420_000
