@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vernier.recipes import RecipeRow
 
 
-def recipe_rows(_request: Recipes, _session: Session) -> "Records[RecipeRow]":
+def _recipe_rows(_request: Recipes, _session: Session) -> "Records[RecipeRow]":
     """The built-in recipes."""
     return Records(recipes.table())
 
@@ -52,5 +52,5 @@ def model_rows(request: Models, _: Session) -> Records[ModelRow]:
     )
 
 
-list_recipes = function(Recipes, recipe_rows, "list_recipes")
+list_recipes = function(Recipes, _recipe_rows, "list_recipes")
 list_models = function(Models, model_rows, "list_models")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vernier import recipes as book
-from vernier.api.catalog import model_rows, recipe_rows
+from vernier.api.catalog import model_rows
 from vernier.config import Recipe, to_dict, to_toml
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.measure.published import published_rows
@@ -27,7 +27,7 @@ def recipes(request: Recipes, terminal: Terminal) -> int:
         return _show_speeds(name, request.json, terminal)
     if name is not None:
         return _show_recipe(name, request.json, terminal)
-    rows = recipe_rows(request, terminal)
+    rows = book.table()
     if request.json:
         terminal.print_json([encode(row) | _as_json(published_rows(row.name)) for row in rows])
     else:
