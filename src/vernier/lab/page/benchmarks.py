@@ -253,7 +253,7 @@ def _percentiles(result: BenchResult) -> Figure:
     return draw("percentiles", data, by="configuration" if len(rows) > 1 else None)
 
 
-def _phases(rows: list[StepRow]) -> Figure:
+def _phases(rows: Sequence[StepRow]) -> Figure:
     split = [(r, r.phases.seconds) for r in rows if r.phases]
     labels = [r for r, _ in split]
     data = [[_label(r, labels) or r.configuration, name, 1000 * s] for r, times in split for name, s in times.items()]
