@@ -30,7 +30,7 @@ from vernier.lab.api.checking import Repeatability
 from vernier.lab.api.comparisons import Comparison as Comparison
 from vernier.lab.api.comparisons import Converted
 from vernier.lab.api.finetuning import FinetunedRun as FinetunedRun
-from vernier.lab.api.planning import ScalingPlan, SubmittableJob
+from vernier.lab.api.planning import ScalingPlan
 from vernier.lab.api.profiling import Profile
 from vernier.lab.api.studies import MeasuredStudy, MergedStudy
 from vernier.lab.api.studies import Study as Study
@@ -46,7 +46,6 @@ from vernier.recipes import RecipeRow
 from vernier.records.run import EvaluationReport
 from vernier.report.runs import RunRow
 from vernier.requests.values import StrPath
-from vernier.store.cleaning import Plan
 
 __version__: str
 __all__ = [
@@ -72,7 +71,6 @@ __all__ = [
     "bench_train",
     "certify",
     "check",
-    "clean_runs",
     "compare",
     "convert",
     "create_model",
@@ -103,7 +101,6 @@ __all__ = [
     "study_design",
     "study_merge",
     "study_run",
-    "submit",
     "train",
     "tune",
     "tune_infer",
@@ -183,10 +180,7 @@ def bench_infer(
     dllogger: StrPath | None = None,
     engine: str | Sequence[str] = (),
     int8: bool = False,
-    scenarios: Literal["offline", "single-stream", "server"]
-    | Sequence[Literal["offline", "single-stream", "server"]] = ("offline",),
-    loads: float | str | Sequence[float | str] = ("50%", "80%"),
-    arrival_rate: float | None = None,
+    scenarios: Literal["offline", "single-stream"] | Sequence[Literal["offline", "single-stream"]] = ("offline",),
 ) -> Benchmark: ...
 def bench_scaling(
     recipe: StrPath | None = None,
@@ -296,7 +290,6 @@ def plan(
     batch: int | None = None,
     weak: bool = False,
     watts: float | None = None,
-    convert: bool = False,
     network: Literal[
         "ethernet-10g", "ethernet-100g", "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "hls-1"
     ] = "ethernet-100g",
@@ -307,14 +300,6 @@ def plan(
     input_img_s: float | None = None,
     spread: float | str | None = None,
 ) -> ScalingPlan: ...
-def submit(
-    recipe: str,
-    *,
-    settings: Mapping[str, object] | None = None,
-    to: Literal["slurm", "kubernetes", "ssh"],
-    machine: StrPath,
-    out: StrPath | None = None,
-) -> SubmittableJob: ...
 def study_run(
     *,
     quiet: bool = False,
@@ -610,20 +595,6 @@ def list_runs(
     *,
     sort: Literal["age", "name", "size", "state", "result"] = "age",
 ) -> Records[RunRow]: ...
-def clean_runs(
-    folders: StrPath | Sequence[StrPath] = (),
-    *,
-    quiet: bool = False,
-    what: Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]
-    | Sequence[Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]] = (
-        "leftovers",
-        "empty",
-        "smoke",
-        "checkpoints",
-    ),
-    older_than: str | None = None,
-    yes: bool = False,
-) -> Plan: ...
 def load(
     source: StrPath,
     *,
@@ -692,11 +663,7 @@ def report(
     *,
     out: StrPath | None = None,
 ) -> Path: ...
-def list_recipes(
-    *,
-    device_hours: str | None = None,
-    convert: bool = False,
-) -> Records[RecipeRow]: ...
+def list_recipes() -> Records[RecipeRow]: ...
 def list_models(
     pattern: str = "*",
 ) -> Records[ModelRow]: ...

@@ -70,9 +70,7 @@ class Benchmarked(Target, Settings, Quiet, Json):
         above=0,
         names=("--precision-target",),
     )
-    seed: int = measuring_advanced(
-        0, help="Seed for the order of the configurations and for the arrivals of the server scenario."
-    )
+    seed: int = measuring_advanced(0, help="Seed for the order of the configurations.")
     out: FilePath = out_folder("runs", help="Folder in which the run directory is created.", group="run")
 
     def changes(self) -> dict[str, object]:
@@ -148,10 +146,10 @@ class BenchTrain(Varied):
 
 @request("bench infer")
 class BenchInfer(Varied):
-    """Measure inference: throughput by batch, latency percentiles, or latency under random arrivals.
+    """Measure inference: throughput by batch, or latency percentiles.
 
     offline: batches from the loader, as fast as possible. single-stream: one batch at a time, already in memory; its
-    time is the latency. server: single images arrive at random (Poisson); latency counts from the planned arrival.
+    time is the latency.
 
     A run and an exported file are measured with their own weights and settings. An ONNX file is run by onnxruntime;
     images are random pixels unless data is given.
@@ -160,7 +158,6 @@ class BenchInfer(Varied):
         vernier bench infer resnet50 --batch 1,8,32
         vernier bench infer resnet50 --batch 1,32 --engine torch,onnxruntime,openvino,auto
         vernier bench infer runs/RUN --batch 1 --scenarios single-stream
-        vernier bench infer runs/RUN --batch 8 --scenarios server --loads 50%,80%
     """
 
     recipe: FilePath | None = argument(
@@ -173,7 +170,7 @@ class BenchInfer(Varied):
     )
     batch: tuple[int, ...] = measuring(
         (),
-        help="Batch sizes; in the server scenario the most images that run together.",
+        help="Batch sizes.",
         default="32 on a CPU, 256 on an accelerator",
         **BATCH,
     )
@@ -193,19 +190,8 @@ class BenchInfer(Varied):
         sets="machine.int8",
         group="machine",
     )
-    scenarios: tuple[Literal["offline", "single-stream", "server"], ...] = measuring(
-        ("offline",), help="One or more of the three scenarios."
-    )
-    loads: tuple[Fraction, ...] = measuring_advanced(
-        ("50%", "80%"),
-        help="Server scenario: arrivals as percentages of the highest possible rate, which is measured first.",
-        above=0,
-    )
-    arrival_rate: float | None = measuring_advanced(
-        None,
-        help="Server scenario: this many arrivals per second, instead of percentages of the highest rate.",
-        above=0,
-        names=("--rate",),
+    scenarios: tuple[Literal["offline", "single-stream"], ...] = measuring(
+        ("offline",), help="One or both of the scenarios."
     )
 
     def changes(self) -> dict[str, object]:
