@@ -30,7 +30,8 @@ MODELS = REPO / "tests" / "compat" / "models" / "my_models.py"
 POINTS = {
     "losses": "focal = mycode:focal", "transforms": "noise = mycode:noise", "metrics": "recall = mycode:macro_recall",
     "schedules": "square = mycode:square", "data_sources": "stripes = mycode:Stripes",
-    "observers": "tell = mycode:tell", "optimizers": "lion = vernier_lion:Lion", "models": "plain = vernier_plain:FAMILY",
+    "observers": "tell = mycode:tell", "optimizers": "lion = vernier_lion:Lion",
+    "models": "plain = vernier_plain:FAMILY",
 }  # fmt: skip
 """One entry point of every group that an outside package can use for training."""
 

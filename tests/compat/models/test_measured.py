@@ -56,7 +56,7 @@ def test_a_profile_has_the_kernels_of_its_steps(model: str) -> None:
 
 def test_tuning_measures_it(folder: Path) -> None:
     """A whole search takes minutes. One that has no time ends after the default settings were measured."""
-    with pytest.raises(ConfigError, match="a process takes .* to start here and a measurement"):
+    with pytest.raises(ConfigError, match=r"a process takes .* to start here and a measurement"):
         v.tune_train(MODELS[0], time="1s", batch=4, out="machine.toml", settings=SMALL, quiet=True)
     assert not Path("machine.toml").exists()
 
