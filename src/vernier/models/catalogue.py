@@ -77,7 +77,7 @@ def info(name: str) -> ModelInfo:
 
         return describe_entry(entry_of(name)[0])
     raise ConfigError(
-        f"Unknown model {name!r}. {did_you_mean(name, names())} `vernier models` lists all; one of your own is mynets:Net."
+        f"Unknown model {name!r}. {did_you_mean(name, names())} `vernier models` lists all; your own is mynets:Net."
     )
 
 
