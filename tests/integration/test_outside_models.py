@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import vernier as v
+from tests.conftest import REPO
 from vernier.errors import ConfigError
 
-HERE = Path(__file__).parent
-pytestmark = pytest.mark.slow
+HERE = REPO / "tests" / "compat" / "models"
 SMALL = {"data.image_px": 32, "machine.threads": 1, "machine.workers": 0}
 MODELS = ("my_models.py:Net(width=8)", "timm:test_resnet", "torchvision:resnet18(width_per_group=64)")
 FAMILIES = ("timm:test_convnext", "timm:test_efficientnet", "timm:test_vit")
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _needs(model: str) -> None:
     if model.startswith(("timm:", "torchvision:")):
         # After the operators that torchvision's import looks up, which other PyTorch builds lack.
-        from . import torchvision_operators
+        from tests.compat.models import torchvision_operators
 
         assert torchvision_operators
         pytest.importorskip(model.partition(":")[0], reason="it is not installed", exc_type=ImportError)
