@@ -5,7 +5,7 @@ from typing import Literal
 from vernier.config.settings import Engine, Mode, Precision
 from vernier.requests.common import PROCS_NAMES, Assigned, Json, OnDevice, Quiet, Settings, WithMode, WithPrecision
 from vernier.requests.declaring import Request, argument, option, request, shared
-from vernier.requests.values import Duration, FilePath, Fraction
+from vernier.requests.values import Code, DataPath, Duration, FilePath, Fraction
 
 from .common import (
     BATCH,
@@ -30,7 +30,7 @@ class Target(OnDevice, Assigned):
         help="A built-in recipe (see `vernier recipes`), a model (see `vernier models`) or a .toml file of your own.",
         default="shapes-quick",
     )
-    data: FilePath | None = data_option(
+    data: DataPath | None = data_option(
         None,
         help="A data set, a folder of images, synthetic (random pixels) or static (the same batch in every step). The "
         "first line of the result says what it was.",
@@ -38,7 +38,7 @@ class Target(OnDevice, Assigned):
         metavar="NAME|PATH",
         sets="data.source",
     )
-    model: str | None = model_option(
+    model: Code | None = model_option(
         None, help="Another model than the recipe's, as published (see `vernier models`).", default="that of the recipe"
     )
 
