@@ -26,11 +26,9 @@ from vernier.references import given, use
 from vernier.store import RunDir
 from vernier.wording import plural
 
-from .fingerprints import differing_tensors
+from .fingerprints import differing_kinds, differing_tensors
 from .guard import AuditGuard
 from .records import AuditResult, Difference, Interval
-
-KINDS = ("gradients", "weights", "statistics", "optimizer")
 
 
 class Audit:
@@ -167,7 +165,7 @@ class Audit:
         if recorded is None:
             return True
         self._job.restore(self._checkpoints[step])
-        return not _differing(recorded, self._taken_now(step))
+        return not differing_kinds(recorded, self._taken_now(step))
 
     def _taken_now(self, step: int) -> FingerprintEvent:
         self._fingerprints.take_state(step, always=True)
@@ -209,7 +207,7 @@ class Audit:
     def _compare(
         self, job: Job, recorded: FingerprintEvent, again: FingerprintEvent, after: int, first_loss: int | None
     ) -> Difference | None:
-        kinds = _differing(recorded, again)
+        kinds = differing_kinds(recorded, again)
         if not kinds:
             return None
         was, now = recorded.shards or (), again.shards or ()
@@ -258,9 +256,3 @@ def _replay_alone(path: Path, device: str | None, interval: Interval) -> Interva
         return audit.replay_one(interval)
     finally:
         audit.close()
-
-
-def _differing(recorded: FingerprintEvent, again: FingerprintEvent) -> tuple[str, ...]:
-    """The kinds that both have, and that differ. A fingerprint before a checkpoint has no gradients."""
-    pairs = {kind: (getattr(recorded, kind), getattr(again, kind)) for kind in KINDS}
-    return tuple(kind for kind, (was, now) in pairs.items() if was != now and None not in (was, now))
