@@ -43,7 +43,8 @@ from vernier.engine.training.divergence import Diverged
 from vernier.engine.training.session import train
 from vernier.engine.training.setup import Job, prepare
 from vernier.errors import ConfigError
-from vernier.lab.audit.replay import KINDS, Audit
+from vernier.lab.audit.fingerprints import KINDS
+from vernier.lab.audit.replay import Audit
 from vernier.optim.kinds.sgd import Sgd
 from vernier.recipes import load
 from vernier.records.events import DivergenceEvent, Event, FingerprintEvent
@@ -66,14 +67,27 @@ class Tiny(nn.Module):
         return hidden
 
 
-TINY = f"{Path(__file__).resolve()}:Tiny"
+class Tiniest(nn.Module):
+    """A convolution and a linear layer."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.one, self.head = nn.Conv2d(3, 8, 4, stride=4, bias=False), nn.Linear(8, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.head(self.one(x).relu().mean((2, 3)))
+        return hidden
+
+
+TINY, TINIEST = (f"{Path(__file__).resolve()}:{name}" for name in ("Tiny", "Tiniest"))
 _RESNET = {"model.name": "resnet8-small", "model.width": 8}
 _EXACT = {"machine.reduction": "exact"}
 RECIPES: dict[str, dict[str, object]] = {
-    "sgd": {},
-    "adamw": {"optim.name": "adamw", "optim.lr": 1e-3},
-    "ema": {"ema.decay": 0.99},
-    "mixup": {"augment.mixup": 0.2},
+    "sgd": {"model.name": TINIEST},
+    "adamw": {"model.name": TINIEST, "optim.name": "adamw", "optim.lr": 1e-3},
+    "ema": {"model.name": TINIEST, "ema.decay": 0.99},
+    "mixup": {"model.name": TINIEST, "augment.mixup": 0.2},
+    "batch norm": {},
     "two loader threads": {"machine.workers": 2},
     "exact": _EXACT,
     "exact, spot checks": {**_EXACT, "audit.spot_check": 0.25},
@@ -81,8 +95,8 @@ RECIPES: dict[str, dict[str, object]] = {
     "resnet8, exact, spot checks": {**_RESNET, **_EXACT, "audit.spot_check": 0.25, "machine.workers": 1},
     "detector": {},
 }
-"""What differs from `sgd` with the model `Tiny`."""
-_CHEAP = ("sgd", "adamw", "ema", "mixup", "two loader threads") * 3
+"""What differs from SGD with the model `Tiny`."""
+_CHEAP = (*("sgd", "adamw", "ema", "mixup") * 4, "batch norm", "two loader threads")
 _ROUND = (
     *(*_CHEAP, "exact", "exact, spot checks", "muon"),
     *(*_CHEAP, "exact", "exact, spot checks", "resnet8, exact, spot checks"),
@@ -213,7 +227,7 @@ def run_live(arguments: argparse.Namespace) -> None:
         name = ("exact", "sgd")[number % 2]
         with tempfile.TemporaryDirectory() as folder:
             data, started_s = make_data(Path(folder)), now_s()
-            more = {"machine.procs": 2, "machine.workers": 1, "limits.max_steps": LIVE_STEPS}
+            more = {"machine.procs": 2, "machine.workers": 1, "limits.max_steps": LIVE_STEPS, "checkpoint.every_steps": 50}
             if name == "exact":
                 more |= {"audit.spot_check": 0.25, "global_batch": 4}
             code, run = command_line_run(config_of(name, data, number, **more), Path(folder))

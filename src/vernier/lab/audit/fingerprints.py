@@ -10,7 +10,7 @@ every sum of rows and of columns as it was, which takes four changed words at th
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -153,10 +153,11 @@ class Fingerprints:
 
     def of_copy(self, step: int, files: TensorFiles) -> FingerprintEvent:
         """What `take_state` takes, but of the copy of it that a checkpoint gets."""
-        on, values = self._torch_device, dict[str, list[int]]()
-        for kind, named in self._state().items():
-            file = files["optimizer.safetensors" if kind == "optimizer" else "model.safetensors"]
-            values[kind] = [fingerprint(file[name]) for name, tensor in named.items() if tensor.device == on]
+        copies, on = files["model.safetensors"] | files["optimizer.safetensors"], self._torch_device
+        values = {
+            kind: [fingerprint(copies[name]) for name, tensor in named.items() if tensor.device == on]
+            for kind, named in self._state().items()
+        }
         return _event(step, 0.0, values)
 
     def _state(self) -> dict[str, dict[str, torch.Tensor]]:
@@ -207,17 +208,15 @@ class Fingerprints:
     def _read(self, taken: _Taken) -> FingerprintEvent:
         values = {kind: sums.values() for kind, sums in taken.kinds.items()}
         shards = tuple(f"{combine(sums.values()):016x}" for _, sums in sorted(taken.shards.items())) or None
-        return _event(taken.step, sum(self._device.elapsed_s(*span) for span in taken.spans), values, shards)
+        seconds = sum(self._device.elapsed_s(*span) for span in taken.spans)
+        return replace(_event(taken.step, seconds, values), shards=shards)
 
 
-def _event(
-    step: int, seconds: float, values: Mapping[str, list[int]], shards: tuple[str, ...] | None = None
-) -> FingerprintEvent:
+def _event(step: int, seconds: float, values: Mapping[str, list[int]]) -> FingerprintEvent:
     """The event of fingerprints by kind."""
     return FingerprintEvent(
         step=step,
         seconds=seconds,
-        shards=shards,
         tensors=_pack([*values.get("gradients", ()), *values["weights"]]),
         **{kind: f"{combine(each):016x}" for kind, each in values.items()},
     )
