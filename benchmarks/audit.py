@@ -390,7 +390,7 @@ def cost_job(root: Path, name: str, kind: str) -> Job:
     else:
         px = 32 if "small" in name else 224
         batch = 64 if "small" in name else 4
-        data = make_shapes(root / "shapes", ShapesSpec(train=batch * 2, val=10, size_px=32))
+        data = make_shapes(root / "shapes", ShapesSpec(train=128, val=10, size_px=32))
         recipe = Recipe(
             name="cost",
             global_batch=batch,

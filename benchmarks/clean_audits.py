@@ -18,6 +18,7 @@ an operation or a buffer that is not the same each time, from the order of tenso
 """
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -264,21 +265,27 @@ def replayed_runs(folder: Path) -> Iterator[tuple[str, RunDir]]:
     data = make_data(folder)
     often = {"limits.max_steps": RUN_STEPS, "checkpoint.every_steps": KEPT_EVERY, "checkpoint.keep_last": 1000}
     for seed, name in enumerate(RECIPES):
-        yield name, train(config_of(name, data, seed, **often), folder / "runs" / f"{seed}").run
+        out = folder / "runs" / f"{seed}"
+        kept = [run for run in find_runs(out) if run.status().status == "finished"] if out.exists() else []
+        yield name, kept[0] if kept else train(config_of(name, data, seed, **often), out).run
     more = {**often, "machine.procs": 2, "machine.workers": 1, "global_batch": 4, "audit.spot_check": 0.25}
-    (folder / "two").mkdir()
-    code, run = command_line_run(config_of("exact", data, 99, **more), folder / "two")
-    if code:
-        sys.exit(f"the run of two processes ended with {code}")
-    yield "two processes, exact, spot checks", run
+    two = folder / "two"
+    two.mkdir(exist_ok=True)
+    if not (two / "runs").exists():
+        code, _ = command_line_run(config_of("exact", data, 99, **more), two)
+        if code:
+            sys.exit(f"the run of two processes ended with {code}")
+    yield "two processes, exact, spot checks", find_runs(two / "runs")[0]
 
 
 def run_replays(arguments: argparse.Namespace) -> None:
     """Random intervals of the runs in turn; another interval begins with another checkpoint, or with the start."""
     began_s, rng = now_s(), random.SystemRandom()
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = arguments.runs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(exist_ok=True)
         torch.set_num_threads(1)
-        audits = [(name, Audit(run, None)) for name, run in replayed_runs(Path(folder))]
+        audits = [(name, Audit(run, None)) for name, run in replayed_runs(folder)]
         counts = Counter(each["recipe"] for each in read(arguments.out) if each["kind"] == "replays")
         while counts.total() < arguments.replays and now_s() - began_s < 60 * arguments.minutes:
             # The recipe with fewest replays so far.
@@ -339,6 +346,7 @@ if __name__ == "__main__":
         sub.set_defaults(carry_out=carry_out)
         sub.add_argument("--minutes", type=float, default=9, help="end after about this time; the next call continues")
         sub.add_argument("--replays", type=int, default=1000)
+        sub.add_argument("--runs", type=Path, help="folder in which replays keep the runs for the next call")
         sub.add_argument("--out", type=Path, default=Path("clean-audits.jsonl"))
     parsed = parser.parse_args()
     try:
