@@ -342,7 +342,9 @@ def measure_cost(arguments: argparse.Namespace) -> None:
                 f"{100 * statistics.median(extra['fingerprints']) / step / every:.3f} % with one every {every} steps"
             )
             check = [a - b for a, b in zip(extra["copy"], extra["fingerprints"], strict=True)]
-            print(f"  of the copy for a checkpoint {spread(check)}: {100 * statistics.median(check) / step:.0f} % of a step")
+            print(
+                f"  of the copy for a checkpoint {spread(check)}: {100 * statistics.median(check) / step:.0f} % of a step"
+            )
             print(
                 f"  spot checks of all shards {spread(extra['spot checks'])}: "
                 f"{statistics.median(extra['spot checks']) / step:.2f} % of a step for each 1 % of shards"

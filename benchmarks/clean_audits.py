@@ -228,7 +228,12 @@ def run_live(arguments: argparse.Namespace) -> None:
         name = ("exact", "sgd")[number % 2]
         with tempfile.TemporaryDirectory() as folder:
             data, started_s = make_data(Path(folder)), now_s()
-            more = {"machine.procs": 2, "machine.workers": 1, "limits.max_steps": LIVE_STEPS, "checkpoint.every_steps": 50}
+            more = {
+                "machine.procs": 2,
+                "machine.workers": 1,
+                "limits.max_steps": LIVE_STEPS,
+                "checkpoint.every_steps": 50,
+            }
             if name == "exact":
                 more |= {"audit.spot_check": 0.25, "global_batch": 4}
             code, run = command_line_run(config_of(name, data, number, **more), Path(folder))

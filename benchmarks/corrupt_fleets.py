@@ -7,8 +7,8 @@
 `fleet` writes the study of such a fleet, for `vernier study analyze DIR`. `votes` counts who is named: one device errs at a
 rate (each repeat with a chance of --chance), has a stuck bit, or errs only when it is hot (a fraction --chance of the
 repeats). `hours` lets all devices of a fleet corrupt at the same rate per device-hour, and counts how often a study as
-long as `study design --corruption RATE` prints has no dissent (it should be 5 %), and how often the printed bound is below
-the true rate. Nothing here is measured.
+long as `study design --corruption RATE` prints has no dissent (it should be 5 %), and how often the printed bound is
+below the true rate. Nothing here is measured.
 """
 
 import argparse
@@ -42,20 +42,22 @@ def repeats_of(kind: str, repeats: int, chance: float, rng: np.random.Generator)
     # A stuck bit gives the same wrong result each time, what comes and goes another one.
     at = [stuck_at if kind == "stuck" else int(rng.integers(20)) for _ in range(repeats)]
     what = ["stuck" if kind == "stuck" else f"{rng.integers(2**63):016x}" for _ in range(repeats)]
-    return [
-        (fingerprints(at[k] if wrong[k] else None, what[k]), _HOT_C if hot[k] else _COOL_C) for k in range(repeats)
-    ]
+    return [(fingerprints(at[k] if wrong[k] else None, what[k]), _HOT_C if hot[k] else _COOL_C) for k in range(repeats)]
 
 
 def fleet(kind: str, devices: int, repeats: int, chance: float, rng: np.random.Generator) -> dict[str, list[Ballot]]:
     """Device 3 computes wrong."""
     return {
         f"gpu{number:03d}": [
-            Ballot(device=f"gpu{number:03d}", model="A", hours=0.01, result=ExactResult(library="torch", fingerprints=f))
-            for f, _ in repeats_of(kind if number == 3 else "none", repeats, chance, rng)
+            ballot_of(f"gpu{number:03d}", own)
+            for own, _ in repeats_of(kind if number == 3 else "none", repeats, chance, rng)
         ]
         for number in range(devices)
     }
+
+
+def ballot_of(device: str, own: tuple[str, ...], hours: float = 0.01) -> Ballot:
+    return Ballot(device=device, model="A", hours=hours, result=ExactResult(library="torch", fingerprints=own))
 
 
 def judged(ballots: dict[str, list[Ballot]]) -> Electorate:
@@ -112,14 +114,7 @@ def count_hours(arguments: argparse.Namespace) -> None:
                 name, own = f"gpu{number % arguments.devices:03d}", right
                 if number in wrong:
                     own = fingerprints(7, f"{number}")
-                ballots.setdefault(name, []).append(
-                    Ballot(
-                        device=name,
-                        model="A",
-                        hours=hours / repeats,
-                        result=ExactResult(library="torch", fingerprints=own),
-                    )
-                )
+                ballots.setdefault(name, []).append(ballot_of(name, own, hours / repeats))
             result = judged(ballots)
             clean, one = clean + (not len(wrong)), one + (len(wrong) == 1)
             silent += bool(result.no_verdict)

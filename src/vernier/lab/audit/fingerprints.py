@@ -229,8 +229,8 @@ def _pack(values: list[int]) -> str:
 
 def differing_kinds(one: FingerprintEvent, other: FingerprintEvent) -> tuple[str, ...]:
     """The kinds that both have, and that differ. A fingerprint before a checkpoint has no gradients."""
-    pairs = {kind: (getattr(one, kind), getattr(other, kind)) for kind in KINDS}
-    return tuple(kind for kind, (was, now) in pairs.items() if was != now and None not in (was, now))
+    values = ((kind, getattr(one, kind), getattr(other, kind)) for kind in KINDS)
+    return tuple(kind for kind, was, now in values if was != now and None not in (was, now))
 
 
 def differing_tensors(model: nn.Module, one: FingerprintEvent, other: FingerprintEvent) -> tuple[str, ...]:

@@ -96,13 +96,12 @@ class AuditGuard(Guard):
             self._recorded = event
 
     def check_copy(self, files: TensorFiles) -> None:
-        recorded = self._recorded
-        if recorded is None:  # fingerprints are switched off
+        if (recorded := self._recorded) is None:  # fingerprints are switched off
             return
         copied = self.fingerprints.of_copy(recorded.step, files)
         if kinds := [kind for kind in differing_kinds(recorded, copied) if kind in self._kinds]:
             names = differing_tensors(self._job.model, recorded, copied)
-            self._react(self._saving, self._error(recorded.step, _describe(", ".join(kinds), names), [0], copied=True))
+            self._react(self._saving, self._error(recorded.step, _describe(kinds[0], names), [0], copied=True))
 
     def forget(self) -> None:
         self._mismatch = None

@@ -211,8 +211,8 @@ def _again(study: StudyDir, repeat: int, finished: Collection[tuple[str, int]]) 
     votes = vote(study.ballots())
     suspects = {dissent.device for each in votes for dissent in each.dissents}
     others = [device.id for device in study.meta().devices if device.id not in suspects][:2]
-    for again in (repeat, repeat + 1):
-        yield from ((name, again) for name in (*suspects, *others) if suspects and (name, again) not in finished)
+    again = [(name, number) for number in (repeat, repeat + 1) for name in (*suspects, *others) if suspects]
+    yield from (one for one in again if one not in finished)
 
 
 def _repeat(device: str, number: int, result: RepeatResult, cooling_note: str) -> Repeat:

@@ -116,7 +116,9 @@ def _dissents(answers: dict[str, list[tuple[str, ...]]], winner: tuple[str, ...]
         if len(wrong) == len(own) and len(set(wrong)) == 1:
             verdict = "permanent" if shared[wrong[0]] == 1 else "another class"
         first = next((right for other, right in zip(wrong[0], winner, strict=False) if other != right), "")
-        yield Dissent(device=device, verdict=verdict, wrong=len(wrong), repeats=len(own), first=first.rpartition(" ")[0])
+        yield Dissent(
+            device=device, verdict=verdict, wrong=len(wrong), repeats=len(own), first=first.rpartition(" ")[0]
+        )
 
 
 def hours_needed(rate: float) -> float:
