@@ -11,8 +11,8 @@ in loss or gradients, SuperBench's two scalars (the loss, and the mean of the fi
 process, and a hash of the final weights as they are saved. Every tenth episode has no fault: any difference there is a
 false alarm.
 
-`cost`: the CPU time of fingerprints, of those of the copy that a checkpoint gets, and of spot checks, compared with that
-of training steps without them. Models and variants take turns, step by step.
+`cost`: the CPU time of fingerprints, of those of the copy that a checkpoint gets, and of spot checks, compared with
+that of training steps without them. Models and variants take turns, step by step.
 """
 
 import argparse
@@ -342,9 +342,8 @@ def measure_cost(arguments: argparse.Namespace) -> None:
                 f"{100 * statistics.median(extra['fingerprints']) / step / every:.3f} % with one every {every} steps"
             )
             check = [a - b for a, b in zip(extra["copy"], extra["fingerprints"], strict=True)]
-            print(
-                f"  of the copy for a checkpoint {spread(check)}: {100 * statistics.median(check) / step:.0f} % of a step"
-            )
+            share = 100 * statistics.median(check) / step
+            print(f"  of the copy for a checkpoint {spread(check)}: {share:.0f} % of a step")
             print(
                 f"  spot checks of all shards {spread(extra['spot checks'])}: "
                 f"{statistics.median(extra['spot checks']) / step:.2f} % of a step for each 1 % of shards"
