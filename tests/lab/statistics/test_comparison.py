@@ -113,16 +113,16 @@ def test_comparisons_are_right_as_often_as_they_say(design: str) -> None:
 
 def test_the_benchmark_fails_where_a_bound_is_broken() -> None:
     good = {
-        "intervals": {"x": {"covered": 0.95}},
+        "intervals": {"x": {"covered": 0.95, "n": 4000}},
         "median_covered": {},
-        "same_called_different": {"y": 0.05},
-        "slowdown_found": {"z": 0.97},
+        "same_called_different": {"y": {"share": 0.05, "n": 4000}},
+        "slowdown_found": {"z": {"share": 0.97, "n": 4000}},
     }
     assert COVERAGE.failures(good) == []
     bad = {
-        "intervals": {"x": {"covered": 0.90}},
+        "intervals": {"x": {"covered": 0.90, "n": 4000}},
         "median_covered": {},
-        "same_called_different": {"y": 0.07},
-        "slowdown_found": {"z": 0.94},
+        "same_called_different": {"y": {"share": 0.07, "n": 4000}},
+        "slowdown_found": {"z": {"share": 0.94, "n": 4000}},
     }
     assert len(COVERAGE.failures(bad)) == 3
