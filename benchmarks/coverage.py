@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-SUBJECTS = ("intervals", "few_steps", "few_runs", "studies", "fleets", "fleet_intervals", "fleet_checks", "choices")
+SUBJECTS = ("intervals", "few_steps", "few_runs", "choices", "fleets", "fleet_intervals", "fleet_checks", "studies")
 QUICK_CASES, MISSING = 400, 3
 
 
