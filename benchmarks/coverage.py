@@ -1,7 +1,7 @@
 """How often Vernier's 95 % intervals hold and its verdicts are right, simulated with the product's own functions.
 
 Usage: python benchmarks/coverage.py [--only intervals|fleets|...] [--cases 4000 | --quick] [--seed 1]
-           [--kept FILE --minutes 9] [--json]
+           [--kept FILE --minutes 9 --match REGEX] [--json]
 
 Exit code 1 when a figure is outside its band. One file per subject in benchmarks/promises says what is simulated and
 what the bands are: `simulate(cell, cases)`, `failures(result)` and `lines(result)`. --quick simulates fewer cases:
@@ -26,11 +26,14 @@ QUICK_CASES, MISSING = 400, 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=SUBJECTS)
-    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--cases", type=int, default=4000)
     parser.add_argument("--quick", action="store_const", const=QUICK_CASES, dest="cases")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kept", type=Path)
     parser.add_argument("--minutes", type=float, default=math.inf)
+    parser.add_argument(
+        "--match", default="", help="a regular expression: only these cells get more cases than they have"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
@@ -41,7 +44,7 @@ def main() -> None:
     for name in [arguments.only] if arguments.only else SUBJECTS:
         subject = importlib.import_module(f"promises.{name}")
         code = digest(Path(str(subject.__file__)), subject.MEASURED)
-        cell = Cells(name, code, arguments.seed, arguments.kept, ends_s)
+        cell = Cells(name, code, arguments.seed, arguments.kept, ends_s, arguments.match)
         try:
             results[name] = subject.simulate(cell, arguments.cases)
         except OutOfTimeError as error:

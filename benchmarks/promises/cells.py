@@ -9,6 +9,7 @@ too, and says how many it has.
 import hashlib
 import json
 import math
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -38,10 +39,17 @@ class OutOfTimeError(Exception):
 
 
 class Cells:
-    """The cells of one subject. `ends_s`: no cell begins after this time of `time.monotonic`."""
+    """The cells of one subject.
 
-    def __init__(self, subject: str, code: str, seed: int, kept: Path | None = None, ends_s: float = np.inf) -> None:
-        self.subject, self.code, self.seed, self.kept, self.ends_s = subject, code, seed, kept, ends_s
+    `ends_s`: no cell begins after this time of `time.monotonic`. `match`: cells that are there with fewer cases are
+    simulated again only if this regular expression is in their name.
+    """
+
+    def __init__(
+        self, subject: str, code: str, seed: int, kept: Path | None = None, ends_s: float = np.inf, match: str = ""
+    ) -> None:
+        self.subject, self.code, self.seed, self.kept = subject, code, seed, kept
+        self.ends_s, self.match = ends_s, match
         self.simulated, self.seconds = 0, 0.0
         rows = list(_rows(kept)) if kept is not None and kept.exists() else []
         self.done = {
@@ -51,7 +59,7 @@ class Cells:
     def __call__(self, name: str, cases: int, run: Callable[[Rng, int], Figures | float]) -> Figures:
         """The figures of a cell with their number of cases `n`; `run` simulates that many."""
         row = self.done.get(name)
-        if row is None or (row["n"] < cases and time.monotonic() < self.ends_s):
+        if row is None or (row["n"] < cases and re.search(self.match, name) and time.monotonic() < self.ends_s):
             if time.monotonic() >= self.ends_s:
                 raise OutOfTimeError(f"{self.subject}: {name}")
             began = time.process_time()

@@ -36,10 +36,11 @@ def test_every_device_of_every_node_is_a_device_of_its_host(tmp_path: Path) -> N
     }
 
 
-PUBLISHED = """{"node": "sb-validation-01","bert_models/pytorch-bert-base/steptime_train_float32": 114.59167010616511, \
-"bert_models/pytorch-bert-base/throughput_train_float32": 279.8794623591105, "gemm-flops/FP64:0": 9031.23, \
-"gemm-flops/FP64:1": 9040.85, "gemm-flops/FP64:2": 9010.56, "gemm-flops/FP64:3": 9041.26, \
-"gemm-flops/FP64:4": 9039.19, "gemm-flops/FP64:5": 9015.69, "mem-bw/return_code":0, "mem-bw/H2D_Mem_BW:0": 25.6, "mem-bw/H2D_Mem_BW:1": 25.8}
+PUBLISHED = """{"node": "sb-validation-01", \
+"bert_models/pytorch-bert-base/steptime_train_float32": 114.59167010616511, \
+"bert_models/pytorch-bert-base/throughput_train_float32": 279.8794623591105, \
+"gemm-flops/FP64:0": 9031.23, "gemm-flops/FP64:1": 9040.85, "gemm-flops/FP64:2": 9010.56, \
+"gemm-flops/FP64:3": 9041.26, "mem-bw/return_code":0, "mem-bw/H2D_Mem_BW:0": 25.6, "mem-bw/H2D_Mem_BW:1": 25.8}
 """
 """The beginning of tests/analyzer/test_results.jsonl of github.com/microsoft/superbenchmark (MIT)."""
 
@@ -47,7 +48,7 @@ PUBLISHED = """{"node": "sb-validation-01","bert_models/pytorch-bert-base/stepti
 @pytest.mark.parametrize(
     ("metric", "unit", "rows", "slow_is_high"),
     [
-        ("gemm-flops/FP64", "GFLOP/s", 6, False),
+        ("gemm-flops/FP64", "GFLOP/s", 4, False),
         ("mem-bw/H2D_Mem_BW", "GB/s", 2, False),
         ("bert_models/pytorch-bert-base/steptime_train_float32", "ms", 1, True),
         ("bert_models/pytorch-bert-base/throughput_train_float32", "samples/s", 1, False),

@@ -55,7 +55,7 @@ def test_equal_runs_are_no_certainty() -> None:
 def test_few_steps_of_one_run_each_have_no_interval() -> None:
     few = compare([_trace(1, 1.0, n=100)], [_trace(2, 1.5, n=400)], single_runs=True)
     assert (few.verdict, few.low) == ("cannot tell", None)
-    assert few.basis == "one run each: no interval, 100 steps of about 200 needed"
+    assert few.basis == "one run each: no interval, 100 steps of about 190 needed"
 
 
 def test_a_missing_round_costs_one_round() -> None:

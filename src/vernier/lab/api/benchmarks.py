@@ -38,8 +38,8 @@ from vernier.engine.inference.engines import find_engine
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 from vernier.lab.bench.configurations import INT8, at_final_size, default_batch
 from vernier.lab.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION
-from vernier.lab.bench.session import DEFAULT_REPEATS, Outcome, run_bench
-from vernier.lab.bench.table import LABEL_COLUMNS, MOST_REPEATS, format_rate, markdown, tables
+from vernier.lab.bench.session import DEFAULT_REPEATS, MOST_REPEATS, Outcome, run_bench
+from vernier.lab.bench.table import LABEL_COLUMNS, format_rate, markdown, tables
 from vernier.lab.logs.exports import check_exports, write_exports
 from vernier.lab.records.bench import (
     BenchRequest,

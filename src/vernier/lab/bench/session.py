@@ -50,7 +50,8 @@ from .table import is_wide, markdown
 if TYPE_CHECKING:
     from vernier.lab.report.progress import BenchDisplay
 
-DEFAULT_REPEATS = 5
+DEFAULT_REPEATS, MOST_REPEATS = 5, 10
+"""Unless a number is requested: at most twice the time, since a process can take no longer than the others."""
 _DAY_S = 86_400.0
 OnProgress = Callable[[Configuration, MeasuringProgress | None], None]
 """Called about once per second with the configuration that runs, and what its process is doing; None: it has not
@@ -148,18 +149,11 @@ def _is_of(run: RunDir, request: BenchRequest) -> bool:
 def _one_repeat_more(request: BenchRequest, result: BenchResult) -> int:
     """How many repeats to measure if an interval reaches too far to be of use; 0 if the time for more is over.
 
-    All configurations, so that rounds stay whole. Those added take at most as long as those requested.
+    All configurations, so that rounds stay whole.
     """
     measured = 1 + max(one.round for one in result.rounds)
     rates = [row.images_per_s_total for row in result.measured if isinstance(row, StepRow)]
-    if measured >= (request.most_repeats or 0) or not any(map(is_wide, rates)):
-        return 0
-    took_s = [0.0, 0.0]
-    for one in result.rounds:
-        if not isinstance(one.result, Failure):
-            took_s[one.round >= request.repeats] += one.result.process_s or 0.0
-    requested_s, added_s = took_s
-    return measured + 1 if added_s + requested_s / request.repeats <= requested_s else 0
+    return measured + 1 if measured < (request.most_repeats or 0) and any(map(is_wide, rates)) else 0
 
 
 def measure_configurations(

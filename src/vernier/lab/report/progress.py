@@ -86,10 +86,8 @@ class BenchDisplay(Display):
             self.say(f"{len(done)} of {self._total} are measured already: completing an interrupted benchmark")
 
     def add(self, processes: int) -> None:
-        """Print that so many more processes will run."""
-        if processes:
-            self._total += processes
-            self.say(f"the rates differ too much for a useful interval: {plural(processes, 'process')} more")
+        """So many more processes will run."""
+        self._total += processes
 
     def update(self, configuration: "Configuration", progress: MeasuringProgress | None) -> None:
         """Show what the running process is doing."""

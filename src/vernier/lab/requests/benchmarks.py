@@ -51,7 +51,7 @@ class Benchmarked(Target, Settings, Quiet, Json):
     repeats: int | None = measuring(
         None,
         help="Number of fresh processes per configuration (one combination of batch, precision, ...).",
-        default="5; while their rates differ too much for a useful interval, up to 20 in at most twice the time",
+        default="5, and up to 10 while their rates differ too much for a useful interval",
         low=1,
     )
     max_time: Duration = measuring(

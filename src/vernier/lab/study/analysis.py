@@ -21,7 +21,7 @@ from vernier.measure.estimates import LEVEL, Floats
 from vernier.measure.student import t_tail
 from vernier.references import command
 
-from .noise import RepeatNoise, calm_medians, half_widths, modes_of_repeats, repeat_noise, slowness_rows
+from .noise import RepeatNoise, calm_medians, half_widths, modes_apart, repeat_noise, slowness_rows
 from .outliers import (
     FAMILY_ERROR,
     FEWEST_DEVICES,
@@ -402,12 +402,10 @@ def _limits(table: Table, counts: Sequence[int]) -> list[str]:
             f"{repeats} repeats on each of {devices} devices are too few to be certain of a slow device: something "
             f"else may have disturbed all its runs; {needed} repeats are enough"
         )
-    modes = modes_of_repeats(slowness_rows(list(table.by_device().values()), table.slow_is_high))
-    if modes.apart > 0:
+    if apart := float(modes_apart(slowness_rows(list(table.by_device().values()), table.slow_is_high))):
         notes.append(
-            f"repeats have two modes, {100 * math.expm1(modes.apart):.1f} % apart, with {100 * modes.slower:.0f} % of "
-            "them in the slower one, as if devices throttled: one that throttles more often than others stands out "
-            "and is not certainly slow for it"
+            f"repeats have two modes, {100 * math.expm1(apart):.1f} % apart, as if devices throttled at times: one "
+            "that throttles more often than others stands out and is not certainly slow for it"
         )
     hosts = table.group_numbers("host")
     if devices >= FEWEST_DEVICES and hosts is not None and 1 < len(set(hosts.tolist())) < FEWEST_HOSTS:

@@ -211,34 +211,28 @@ def resolution(slowness: Floats) -> Floats:
     return np.where(np.isfinite(least), least, 0.0)
 
 
-class Modes(NamedTuple):
-    """How far two modes of the repeats are apart, and the fraction of runs in the slower one; 0 if not seen."""
+def modes_apart(slowness: Floats) -> Floats:
+    """How far two modes of the repeats are apart, as of devices that throttle at times; 0 if none are seen.
 
-    apart: Floats
-    slower: Floats
-
-
-def modes_of_repeats(slowness: Floats) -> Modes:
-    """Two modes, as of devices that throttle at times: the split of all repeats with the least variance (Otsu 1979)."""
+    All repeats are split so that both parts together have the least variance (Otsu 1979).
+    """
     ordered, counts = np.sort(slowness, -1), np.isfinite(slowness).sum(-1)
     # From the fast quarter of each device: a median can be in either mode.
     anchor = np.take_along_axis(ordered, np.maximum((counts[..., None] + 3) // 4 - 1, 0), -1)
-    # A single run shows no mode, and all of them would be at 0.
+    # Of one or two runs most are the anchor itself, at 0.
     runs = np.where(counts[..., None] > 2, ordered - anchor, np.nan)
     runs = np.sort(runs.reshape(*slowness.shape[:-2], -1), -1)
     sums = np.array([np.where(np.isfinite(runs), runs**power, 0.0).cumsum(-1) for power in (0, 1, 2)])
+    total = sums[..., -1:]
     # Number, mean and standard deviation of the runs up to each split, and beyond it.
-    below, above = ((n := np.maximum(part[0], 1), part[1] / n, part[2] / n) for part in (sums, sums[..., -1:] - sums))
+    below, above = ((n := np.maximum(part[0], 1), part[1] / n, part[2] / n) for part in (sums, total - sums))
     apart = above[1] - below[1]
-    best = (below[0] * np.where(sums[0] < sums[0][..., -1:], above[0] * apart**2, -1.0)).argmax(-1)[..., None]
+    best = np.where(sums[0] < total[0], below[0] * above[0] * apart**2, -1.0).argmax(-1)[..., None]
     spread = sum(np.sqrt((square - mean**2).clip(0)) for _, mean, square in (below, above))
-    apart, spread, slower = (
-        np.take_along_axis(part, best, -1)[..., 0]
-        for part in (apart, spread, above[0] / np.maximum(sums[0][..., -1:], 1))
-    )
-    seen = apart > np.maximum(_TWO_MODES * spread, _STEPS_APART * resolution(slowness))
-    seen &= (np.abs(slower - 0.5) <= 0.5 - _LEAST_OF_MODE) & (sums[0][..., -1] >= _FEWEST_RUNS)
-    return Modes(np.where(seen, apart, 0.0), np.where(seen, slower, 0.0))
+    fewer = np.minimum(below[0], above[0]) / np.maximum(total[0], _FEWEST_RUNS)
+    apart, spread, fewer = (np.take_along_axis(part, best, -1)[..., 0] for part in (apart, spread, fewer))
+    seen = (apart > _TWO_MODES * spread) & (apart > _STEPS_APART * resolution(slowness)) & (fewer >= _LEAST_OF_MODE)
+    return np.where(seen & (total[0, ..., 0] >= _FEWEST_RUNS), apart, 0.0)
 
 
 def half_widths(slowness: Floats, noise: RepeatNoise) -> Floats:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from vernier.lab.statistics.distributions import f_limit, f_limits, t_limits
 from vernier.measure.estimates import LEVEL, Floats
 
-from .noise import Bools, RepeatNoise, calm_medians, median_factor, modes_of_repeats, own_sd, resolution
+from .noise import Bools, RepeatNoise, calm_medians, median_factor, modes_apart, own_sd, resolution
 
 FEWEST_DEVICES = 5
 FEWEST_HOSTS = 5
@@ -101,7 +101,7 @@ def judge(slowness: Floats, noise: RepeatNoise, hosts: Labels | None = None) -> 
         means = host_mean[..., np.unique(hosts, return_index=True)[1]]
         apart = _far(means - np.median(means, -1, keepdims=True), step)[..., hosts]
         far = np.where(differ, np.where(whole_host, apart, _far(values - host_mean, step)), far)
-    far &= np.abs(off) > _BEYOND_MODES * modes_of_repeats(slowness).apart[..., None]
+    far &= np.abs(off) > _BEYOND_MODES * modes_apart(slowness)[..., None]
     # Bonferroni over the devices. `by_noise` can only veto: below the limit t alone decides.
     limit = t_limits(FAMILY_ERROR / devices / factor, freedom)
     sides = []
