@@ -38,7 +38,7 @@ from vernier.engine.inference.engines import find_engine
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 from vernier.lab.bench.configurations import INT8, at_final_size, default_batch
 from vernier.lab.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION
-from vernier.lab.bench.session import Outcome, run_bench
+from vernier.lab.bench.session import DEFAULT_REPEATS, MOST_REPEATS, Outcome, run_bench
 from vernier.lab.bench.table import format_rate, markdown, whole_table
 from vernier.lab.logs.exports import check_exports, write_exports
 from vernier.lab.records.bench import (
@@ -95,7 +95,8 @@ def build_request(request: Benchmarked) -> BenchRequest:
         layouts=layouts,
         weights_of=None if trained is None else str(trained),
         plan=_plan(request),
-        repeats=request.repeats,
+        repeats=request.repeats or DEFAULT_REPEATS,
+        most_repeats=None if request.repeats else MOST_REPEATS,
         seed=request.seed,
         notes=tuple(notes) or None,
     )

@@ -48,8 +48,11 @@ class Benchmarked(Target, Settings, Quiet, Json):
     """Benchmarks of a recipe: what all of them have, and how long and how often they measure."""
 
     # Fresh processes: the layout of memory and the cores that threads get differ between processes, not within one.
-    repeats: int = measuring(
-        5, help="Number of fresh processes per configuration (one combination of batch, precision, ...).", low=1
+    repeats: int | None = measuring(
+        None,
+        help="Number of fresh processes per configuration (one combination of batch, precision, ...).",
+        default="5, and up to 10 while their rates differ too much for a useful interval",
+        low=1,
     )
     max_time: Duration = measuring(
         "20s",
