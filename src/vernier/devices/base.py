@@ -73,6 +73,8 @@ class Device:
     """Its type in PyTorch, and its name for --device."""
     backend: ClassVar[str | None]
     """Backend of torch.distributed; None: it has no collectives, and gradients are averaged in host memory."""
+    connects_early: ClassVar[bool] = False
+    """torch.distributed can be told the process's device, and then connects before the first collective."""
     shared: ClassVar[bool] = False
     """Several processes may use one device."""
     step_times: ClassVar[StepTimes] = "host clock"

@@ -22,6 +22,7 @@ _HIP_VARIABLES = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 class Cuda(Accelerator):
     name = "cuda"
     backend = "nccl"
+    connects_early = True
     pins_memory = True
     fused_optimizer = True
 

@@ -366,7 +366,6 @@ def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
         world=topology.world,
         deterministic=machine.deterministic,
     )
-    own = device.torch_device(topology.local_rank)
     try:
         store = open_store(topology, machine.rank_timeout_s, serve=True)
         # Before the first collective: it chooses the network interface of gloo, which reads it when the group is made.
@@ -379,7 +378,7 @@ def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
             world_size=topology.world,
             timeout=timeout,
             # NCCL then connects now, where its errors are understood, and not in the first backward pass.
-            device_id=own if device.backend and own.index is not None else None,
+            device_id=device.torch_device(topology.local_rank) if device.connects_early else None,
         )
         # Decisions and records are in host memory, which NCCL cannot send. In a group of their own, because collectives
         # of one group are matched by their order, and gradients are sent while backward runs.
