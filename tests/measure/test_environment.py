@@ -8,7 +8,6 @@ from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo, decode_environment
 from vernier.version import describe_version, source_commit
 
-
 CHANGE_RESULTS = (
     *("NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
     *("CUDA_DEVICE_MAX_CONNECTIONS", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "UCX_TLS", "HIP_VISIBLE_DEVICES"),

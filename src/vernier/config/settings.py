@@ -418,6 +418,11 @@ class Machine:
     loss_scale: float = option(65536.0, "fp16: first factor of the loss", above=0)
     loss_scale_growth_steps: int = option(2000, "fp16, dynamic: steps without overflow until the scale doubles", low=1)
     mode: Mode = option("eager", "how the network is executed; graph is another name of compile")
+    compile: Literal["default", "reduce-overhead", "max-autotune"] = option(
+        "default",
+        "mode compile: reduce-overhead replays CUDA graphs, max-autotune also measures kernels while compiling; for "
+        "devices that PyTorch's inductor compiles for",
+    )
     engine: Engine = option(
         "torch", "what runs the network in eval, predict and bench infer; auto: the fastest here, measured first"
     )
@@ -432,8 +437,8 @@ class Machine:
     )
     workers: int | None = option(
         None,
-        "loader threads per process; 0: the training thread loads; left out: 2 with a CPU, otherwise as many as it takes "
-        "to decode 3,000 images per second here, at most one per core but one",
+        "loader threads per process; 0: the training thread loads; left out: 2 with a CPU, otherwise as many as decode "
+        "3,000 images per second here, but one core stays free",
         low=0,
         high=256,
     )

@@ -73,7 +73,7 @@ def threads_notes(config: Config, threads: int) -> tuple[str, ...]:
     if requested in ("", str(threads)) or config.machine.threads is not None or by_launcher:
         return ()
     setting = use("machine.threads", int(requested) if requested.isdecimal() else requested)
-    return (f"OMP_NUM_THREADS={requested} is not used: {threads} threads by the number of cores. To set them: {setting}",)
+    return (f"OMP_NUM_THREADS={requested} is not used: {threads} threads, by the cores. To set them: {setting}",)
 
 
 def local_torch_device(device: Device) -> torch.device:

@@ -1,7 +1,7 @@
 """No step of any recipe waits for the device: no blocking copy, and no number that is read back.
 
-On rgpu, which queues, with a mode of PyTorch's dispatcher that sees every operation of a step. rgpu's copies never wait,
-so only their arguments tell; on CUDA each of them would hold the host until the device has finished the step before.
+On rgpu, which queues, with a mode of PyTorch's dispatcher that sees every operation of a step. rgpu's copies never
+wait, so only their arguments tell; on CUDA each of them would hold the host until the device has finished the step before.
 """
 
 from collections.abc import Callable
@@ -97,9 +97,7 @@ print(json.dumps([tried, found, unsupported]))
 
 
 @pytest.mark.slow
-def test_no_step_of_any_recipe_waits_for_the_device(
-    shapes: Path, tmp_path: Path, on_rgpu: Callable[..., Any]
-) -> None:
+def test_no_step_of_any_recipe_waits_for_the_device(shapes: Path, tmp_path: Path, on_rgpu: Callable[..., Any]) -> None:
     boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=16, val=8, size_px=64, seed=5))
     tried, found, unsupported = on_rgpu(_STEPS_OF_RECIPES, shapes, boxes, timeout=600)
     assert found == {}

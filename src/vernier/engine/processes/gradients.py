@@ -1,7 +1,8 @@
 """How the gradients of several processes become their mean, once per step, and how long that is exposed.
 
 Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs, unless the
-device wants one all-reduce after it; where it has none, gradients are averaged in host memory after backward. `world` is the process group that both use.
+device wants one all-reduce after it. Where it has none, gradients are averaged in host memory after backward. `world`
+is the process group that all of them use.
 """
 
 from collections.abc import Callable

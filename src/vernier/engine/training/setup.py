@@ -236,9 +236,7 @@ def _convert_layers(model: nn.Module, machine: Machine, device: Device) -> nn.Mo
     return model
 
 
-def _build_loader(
-    reader: CountingReader, config: Config, derived: Derived, device: Device, samples: int
-) -> Loader:
+def _build_loader(reader: CountingReader, config: Config, derived: Derived, device: Device, samples: int) -> Loader:
     machine, batch = config.machine, derived.process_batch
     return Loader(
         reader, batch=batch, workers=machine.workers, prefetch=machine.prefetch, device=device, samples=samples

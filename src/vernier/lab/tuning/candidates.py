@@ -65,7 +65,7 @@ def order_of(situation: Situation) -> tuple[str, ...]:
     """The names of the settings in the order in which they are tried: what usually matters most comes first."""
     # Convolution and threads decide most on a CPU; later values are tried with the best of them.
     if situation.work == "train":
-        loading, layout = ("workers", "backend"), ("allocator", "procs", "process_batch", "mode")
+        loading, layout = ("workers", "backend"), ("allocator", "procs", "process_batch", "mode", "compile")
         return ("convolution", "threads", "channels_last", *loading, *layout)
     return ("engine", "threads", "eval_batch", "channels_last", "workers", "allocator", "mode")
 
@@ -90,6 +90,8 @@ def _shown(name: str, machine: Machine, situation: Situation) -> str:
         return _layout(machine.procs, threads)
     if name == "process_batch":
         return "whole" if machine.process_batch is None else str(machine.process_batch)
+    if name == "workers" and machine.workers is None:
+        return "2" if situation.device == "cpu" else "by cores"
     return _text(getattr(machine, name))
 
 
@@ -131,7 +133,7 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
 
 
 def _values(name: str, config: Config, situation: Situation) -> Iterable[Candidate]:
-    machine, cores = config.machine, situation.cores
+    machine, cores, on_cpu = config.machine, situation.cores, situation.device == "cpu"
     if name == "threads":
         # All cores, half of them (without hyper-threads, often), and so on.
         counts = {max(1, cores // machine.procs // n) for n in (1, 2, 4, 8)}
@@ -148,6 +150,8 @@ def _values(name: str, config: Config, situation: Situation) -> Iterable[Candida
         "backend": ("native", "compiled"),
         "allocator": ("keep", "huge", "system"),
         "mode": ("eager", "compile", "trace"),
+        # Of use only where launching kernels or choosing among many takes time.
+        "compile": ("default", "reduce-overhead", "max-autotune") if machine.mode == "compile" and not on_cpu else (),
         "engine": ["torch", *situation.engines],
         "eval_batch": sorted({max(1, round(machine.eval_batch * share)) for share in (0.25, 0.5, 2)}),
     }
