@@ -87,8 +87,8 @@ class Device:
     bucket_mb: ClassVar[int] = 25
     """Size of a bucket of gradients where machine.bucket_mb is omitted; 25 is PyTorch's own."""
     exchange: ClassVar[Literal["buckets", "after backward"]] = "buckets"
-    """When gradients are all-reduced: in buckets during the backward pass, or in one piece after it, where buckets would
-    cut the program of a lazy device. Without collectives always after it, in host memory."""
+    """When gradients are all-reduced: in buckets during the backward pass, or in one piece after it, where buckets
+    would cut the program of a lazy device. Without collectives always after it, in host memory."""
     static_shapes: ClassVar[bool] = False
     """A new batch size costs a compilation, so short batches are padded and masked."""
     compile_backend: ClassVar[str] = "inductor"

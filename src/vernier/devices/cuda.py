@@ -108,7 +108,7 @@ class Cuda(Accelerator):
         """On the stream of the copies: an event of the other stream would wait for the step before as well."""
         import torch
 
-        event = torch.cuda.Event()
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(self._copies)
         return event
 
@@ -116,7 +116,7 @@ class Cuda(Accelerator):
         """As the kernel knows it by the GPU's address on the PCI bus."""
         import torch
 
-        gpu = torch.cuda.get_device_properties(self.torch_device(local_rank))
+        gpu: Any = torch.cuda.get_device_properties(self.torch_device(local_rank))  # PyTorch's types lack the address
         if not hasattr(gpu, "pci_bus_id"):  # PyTorch 2.8
             return None
         # Both vendors' GPUs are function 0 of their slot; PyTorch does not say which function.

@@ -1,7 +1,7 @@
 """No step of any recipe waits for the device: no blocking copy, and no number that is read back.
 
 On rgpu, which queues, with a mode of PyTorch's dispatcher that sees every operation of a step. rgpu's copies never
-wait, so only their arguments tell; on CUDA each of them would hold the host until the device has finished the step before.
+wait, so only their arguments tell. On CUDA each would hold the host until the device has finished the step before.
 """
 
 from collections.abc import Callable

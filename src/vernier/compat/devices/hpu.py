@@ -2,8 +2,8 @@
 
 Importing habana_frameworks registers the device with PyTorch, so it is imported only where the package is installed.
 In lazy mode (PT_HPU_LAZY_MODE=1) operations are collected until the end of a step; otherwise they run at once, and
---mode compile uses Gaudi's own compiler. A process has one Gaudi, which PyTorch always calls `hpu`: its module id says which.
-A Gaudi belongs to one process at a time, so nothing but `prepare` acquires it.
+--mode compile uses Gaudi's own compiler. A process has one Gaudi, which PyTorch always calls `hpu`: its module id says
+which. A Gaudi belongs to one process at a time, so nothing but `prepare` acquires it.
 """
 
 import importlib

@@ -65,8 +65,9 @@ def order_of(situation: Situation) -> tuple[str, ...]:
     """The names of the settings in the order in which they are tried: what usually matters most comes first."""
     # Convolution and threads decide most on a CPU; later values are tried with the best of them.
     if situation.work == "train":
-        loading, layout = ("workers", "backend"), ("allocator", "procs", "process_batch", "mode", "compile")
-        return ("convolution", "threads", "channels_last", *loading, *layout)
+        loading, layout = ("workers", "backend"), ("allocator", "procs", "process_batch", "mode")
+        compiling = () if situation.device == "cpu" else ("compile",)  # of use where launching kernels takes time
+        return ("convolution", "threads", "channels_last", *loading, *layout, *compiling)
     return ("engine", "threads", "eval_batch", "channels_last", "workers", "allocator", "mode")
 
 
@@ -133,7 +134,7 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
 
 
 def _values(name: str, config: Config, situation: Situation) -> Iterable[Candidate]:
-    machine, cores, on_cpu = config.machine, situation.cores, situation.device == "cpu"
+    machine, cores = config.machine, situation.cores
     if name == "threads":
         # All cores, half of them (without hyper-threads, often), and so on.
         counts = {max(1, cores // machine.procs // n) for n in (1, 2, 4, 8)}
@@ -150,8 +151,7 @@ def _values(name: str, config: Config, situation: Situation) -> Iterable[Candida
         "backend": ("native", "compiled"),
         "allocator": ("keep", "huge", "system"),
         "mode": ("eager", "compile", "trace"),
-        # Of use only where launching kernels or choosing among many takes time.
-        "compile": ("default", "reduce-overhead", "max-autotune") if machine.mode == "compile" and not on_cpu else (),
+        "compile": ("default", "reduce-overhead", "max-autotune") if machine.mode == "compile" else (),
         "engine": ["torch", *situation.engines],
         "eval_batch": sorted({max(1, round(machine.eval_batch * share)) for share in (0.25, 0.5, 2)}),
     }
