@@ -363,7 +363,7 @@ def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: l
         threads=job.threads,
         precision=machine.precision,
         mode=machine.mode,
-        workers=machine.workers,
+        workers=job.loader.workers,
         loading=job.loading,
         global_batch=recipe.global_batch,
         epochs=recipe.schedule.epochs,
