@@ -426,9 +426,9 @@ class Machine:
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch per process; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
-    backend: Annotated[str, Offered(("native",), (DECODERS, LOADERS))] = option(
-        "native",
-        "decodes and resizes training images; compiled: the same pixels, JPEGs faster",
+    backend: Annotated[str, Offered(("auto", "native"), (DECODERS, LOADERS))] = option(
+        "auto",
+        "decodes and resizes training images; compiled: the same pixels, JPEGs faster; auto: compiled if it can be used",
     )
     workers: int = option(2, "loader threads per process; 0: the training thread loads", low=0, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
@@ -447,9 +447,10 @@ class Machine:
         "keep", "CPU memory: keep reuses freed blocks, huge also asks for huge pages, system is the C library's own"
     )
     channels_last: bool = option(True, "memory layout of images and weights")
-    convolution: Annotated[str, Offered(("torch",), (CONVOLUTIONS,))] = option(
-        "torch",
-        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products; rounds differently",
+    convolution: Annotated[str, Offered(("auto", "torch"), (CONVOLUTIONS,))] = option(
+        "auto",
+        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products, and rounds differently; auto: "
+        "winograd for large layers on a CPU with AVX-512",
     )
     check_memory: bool = option(
         True, "refuse a training that surely needs more memory than is free; false: warn and try it"

@@ -4,13 +4,16 @@
 not go together before anything is loaded.
 """
 
+from contextlib import suppress
 from typing import Protocol
 
 from torch import nn
 
+from vernier.config import Config, override
 from vernier.config.settings import CONVOLUTIONS
 from vernier.devices import Device
-from vernier.plugins import load_plugin
+from vernier.errors import ConfigError
+from vernier.plugins import load_plugin, plugin_names
 
 
 class _ConvolutionKernels(Protocol):
@@ -19,9 +22,29 @@ class _ConvolutionKernels(Protocol):
     def check(self, device: Device) -> None:
         """Raises ConfigError, with what would work, if this device has no use for them."""
 
+    def suits(self, model: nn.Module, image_px: int) -> bool:
+        """Whether machine.convolution = auto takes them: by a fixed rule of layers and processor, never by timing, so
+        that the same command gives the same weights on the same kind of machine."""
+
     def convert(self, model: nn.Module) -> None:
         """Let the convolutions that fit compute with these kernels in training; parameters, hooks and names stay.
         Raises ConfigError if none fits, or if the kernels cannot be used on this machine."""
+
+
+def choose_kernels(config: Config, model: nn.Module, device: Device) -> Config:
+    """The configuration with what machine.convolution = auto is for this model, device and processor."""
+    machine, chosen = config.machine, "torch"
+    if machine.convolution != "auto":
+        return config
+    # Where kernels were measured to be faster; other settings never use them, or compile other ones.
+    if (machine.precision, machine.channels_last, machine.reduction, machine.mode) == ("fp32", True, "ddp", "eager"):
+        for name in plugin_names(CONVOLUTIONS):
+            with suppress(ConfigError):
+                kernels: _ConvolutionKernels = load_plugin(CONVOLUTIONS, "machine.convolution", name, "torch")()
+                kernels.check(device)
+                if chosen == "torch" and kernels.suits(model, config.recipe.data.image_px):
+                    chosen = name
+    return override(config, "machine.convolution", chosen)
 
 
 def use_kernels(name: str, model: nn.Module, device: Device) -> None:

@@ -1,15 +1,24 @@
-"""machine.backend = compiled: windows of JPEGs decoded by windows.cpp, to the same pixels as by libjpeg-turbo.
+"""machine.backend = compiled: windows of JPEGs decoded by windows.cpp, to the same pixels as by libjpeg-turbo, and whole
+chunks of training images made in one call, without the interpreter's lock.
 
 What it does not decode, such as damaged or progressive files, libjpeg-turbo does (`data.decoding.base`).
 """
 
 import ctypes
-from collections.abc import Callable
+import math
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import simplejpeg
 
+from vernier.config.settings import Augment, Data
+from vernier.data.augment.crop_flip import BOX_ATTEMPTS, DRAWS, FLIP, Row, TrainTransform
 from vernier.data.decoding.decode import Image, LazyJpeg, decode, lazy_image
 from vernier.errors import ConfigError
 from vernier.references import given, use
@@ -35,10 +44,51 @@ class CompiledDecoder:
             assert isinstance(image, LazyJpeg)
             own = self.decode_window(image, window)
             if own is None or not np.array_equal(own, decode(encoded)[window]):
-                raise ConfigError(
-                    f"{given(*_NEEDED_BY[:2])}: what the C++ compiler made of windows.cpp gives other pixels than "
-                    f"libjpeg-turbo. Use {use('machine.backend', 'native')}."
-                )
+                raise _differs("libjpeg-turbo")
+        self._check_chunks(encoded)
+
+    def _check_chunks(self, encoded: bytes) -> None:
+        # Crops depend on the C library's functions, and pixels on PyTorch's kernel, which is another one elsewhere.
+        draws, size = np.random.default_rng(0).random((8, DRAWS)), 56
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(encoded)
+            file.flush()
+            for mode in ("bilinear", "bicubic"):
+                recipe = Data(interpolation=mode), Augment(crop="random-resized")
+                own, expected = np.zeros((2, 8, size, size, 3), np.uint8)
+                done = self.plan_chunks(*recipe, exif=True)([file.name] * 8, draws, own)
+                for row, out in zip(draws, expected, strict=True):
+                    TrainTransform(*recipe)(lazy_image(encoded), row, out)
+                if not done.all() or not np.array_equal(own, expected):
+                    raise _differs("PyTorch's resizing")
+
+    def plan_chunks(self, data: Data, augment: Augment, *, exif: bool) -> Callable[..., npt.NDArray[np.bool_]]:
+        """Crops, resizing and flips of many images in one call (`data.decoding.base`)."""
+        (low, high), ratio, described = augment.area, augment.ratio, dict[int, tuple[Any, ...]]()
+        logs = math.log(ratio[0]), math.log(ratio[1])
+        numbers = (low, high - low, logs[0], logs[1] - logs[0], *ratio, augment.flip)
+        switches = (data.interpolation == "bicubic", data.scaled_decode, exif)
+
+        def address(shard: tuple[int, int, Mapping[str, npt.NDArray[Any]]]) -> int:
+            # By identity: tables live as long as their source, and the arrays as long as this dictionary.
+            if id(shard[2]) not in described:
+                described[id(shard[2])] = _describe_shard(*shard)
+            return int(described[id(shard[2])][0])
+
+        def fill(stored: Any, draws: Row, out: Image) -> npt.NDArray[np.bool_]:
+            count, paths, shards, rows = len(out), None, None, None
+            if isinstance(stored, list):
+                paths = (ctypes.c_char_p * count)(*map(os.fsencode, stored))
+            else:
+                shards = (ctypes.c_void_p * count)(*map(address, stored[0]))
+                rows = (ctypes.c_int64 * count)(*stored[1])
+            crops = struct.pack("7d7q", *numbers, BOX_ATTEMPTS, DRAWS, DRAWS + FLIP, out.shape[1], *switches)
+            done = np.empty(count, np.bool_)
+            pointers = draws.ctypes.data, out.ctypes.data, done.ctypes.data
+            _jpeg_chunk()(paths, shards, rows, count, crops, *pointers)
+            return done
+
+        return fill
 
     def decode_window(self, image: LazyJpeg, window: tuple[slice, slice]) -> Image | None:
         """The pixels of a window; None for what libjpeg must decode."""
@@ -63,6 +113,34 @@ class CompiledDecoder:
             out.ctypes.data,
         )
         return None if refused else out
+
+
+def _differs(reference: str) -> ConfigError:
+    return ConfigError(
+        f"{given(*_NEEDED_BY[:2])}: what the C++ compiler made of windows.cpp gives other pixels than {reference}. "
+        f"Use {use('machine.backend', 'native')}."
+    )
+
+
+# The order and types of the struct Shard in windows.cpp.
+_COLUMNS = {"offset": "u8", "size": "u8", "width": "u4", "height": "u4", "scan_at": "u2", "frame_at": "u2", "mcu": "u1"}
+_COLUMNS |= {"interval": "u2", "rows_at": "u8", "within_at": "u8", "row_starts": "u4", "within": "u2"}
+
+
+def _describe_shard(handle: int, size: int, table: Mapping[str, npt.NDArray[Any]]) -> tuple[Any, ...]:
+    """The address of a shard's description, and what must live as long as it is used."""
+    columns = {name: np.require(table[name], dtype, "C") for name, dtype in _COLUMNS.items()}
+    lengths = (len(columns[name]) for name in ("offset", "row_starts", "within"))
+    pointers = (column.ctypes.data for column in columns.values())
+    description = np.array([handle, size, *lengths, *pointers], np.int64)
+    return description.ctypes.data, description, columns, table
+
+
+@cache
+def _jpeg_chunk() -> Callable[..., None]:
+    pointer, size = ctypes.c_void_p, ctypes.c_int64
+    arguments = [pointer, pointer, pointer, size, ctypes.c_char_p, pointer, pointer, pointer]
+    return load_function("jpeg_chunk", *arguments, returns=None, by=_NEEDED_BY)
 
 
 @cache

@@ -7,6 +7,7 @@ size differs from its annotation counts as bad, because its boxes would be wrong
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -65,8 +66,10 @@ class _TrainImages:
         self._source, self._data, self._augment = source, data, augment
         # Without a crop every pixel is needed, and a lazy image would save nothing.
         self._open: Callable[[int], Croppable] = source.lazy_image if lazy else source.image
+        self._fill_stored = None
         if decoder != "native":
-            self._open = open_with_plugin(decoder, require_encoded(source, decoder).lazy_image)
+            encoded = require_encoded(source, decoder)
+            self._open, self._fill_stored = open_with_plugin(decoder, encoded, data, augment)
         self.bad = BadImages(source, data.max_bad_images)
         self.shape = (data.image_px, data.image_px, source.channels)
         self.resize = f"torch antialiased {data.interpolation}, uint8"
@@ -137,8 +140,10 @@ class TrainReader(_TrainImages):
             assert isinstance(self._source, ArraySource)
             pad_crop_flip_many(self._source.images[indices % len(self._source)], draws, self._augment, out)
             return
-        crops = []
+        crops, done = [], self._fill_chunk(indices, draws, out)
         for row, numbers in enumerate(draws):
+            if done[row]:
+                continue
             crop = self._read_row(indices, row, partial(self._crop, numbers, out.shape[1]))
             if self._resize_together:
                 crops.append(crop)
@@ -146,6 +151,18 @@ class TrainReader(_TrainImages):
                 self._transform.finish(crop, numbers, out[row])
         if crops:
             self._transform.finish_many(crops, draws, out)
+
+    def _fill_chunk(self, indices: Indices, draws: Row, out: Image) -> npt.NDArray[np.bool_]:
+        """Let a decoder fill what it can in one call; which rows it filled."""
+        stored = None
+        if self._fill_stored is not None:
+            assert isinstance(self._source, EncodedSource)
+            # A shard that cannot be opened: its images are reported one by one.
+            with suppress(OSError):
+                stored = self._source.stored(indices % len(self._source))
+        if self._fill_stored is None or stored is None:
+            return np.zeros(len(indices), np.bool_)
+        return self._fill_stored(stored, draws, out)
 
     def _crop(self, numbers: Row, size: int, sample: int) -> Image:
         return self._transform.crop(self._open(sample), numbers, size)
