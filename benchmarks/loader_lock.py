@@ -149,8 +149,8 @@ def main() -> None:
             return f"{statistics.median(values):,.2f} ({min(values):,.2f} to {max(values):,.2f})" if values else "-"
 
         print(
-            f"{backend:8s} {threads:2d} threads, n = {len(results)}: {show('us_per_image')} us under the lock per image, "
-            f"{show('images_per_s')} img/s; tiny call {show('call_us')} us, {show('call_ratio')} x alone; forward and "
+            f"{backend:8s} {threads:2d} threads, n = {len(results)}: {show('us_per_image')} us with the lock per image,"
+            f" {show('images_per_s')} img/s; tiny call {show('call_us')} us, {show('call_ratio')} x alone; forward and "
             f"backward {show('step_ratio')} x alone"
         )
     print(f"Targets: at most {TARGET_US} us per image, at most {TARGET_SLOWDOWN} x alone beside 14 threads (compiled).")

@@ -3,8 +3,8 @@
     python -m tests.fuzz.sanitized [--images 15000] [--seed 1] [--level plain]
 
 Builds the library of `vernier.kernels` with both. Every window that it decodes is compared with libjpeg-turbo's, every
-training image that it makes from a file or a shard, whose table may be damaged too, with that of the Python path, and so
-are the pixels of every image that it adds restart markers to. Any error of a sanitizer ends it.
+training image that it makes from a file or a shard, whose table may be damaged too, with that of the Python path, and
+so are the pixels of every image that it adds restart markers to. Any error of a sanitizer ends it.
 """
 
 import argparse

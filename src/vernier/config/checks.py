@@ -146,7 +146,7 @@ def check_config(config: Config, *, detector: bool) -> None:
     check_loader(config.machine, config.recipe, detector=detector)
     check_reduction(config)
     _check_time_limit(config.limits.max_time)
-    for name in ("engine", "int8"):
+    for name in ("engine", "int8", "allow_lower_precision"):
         value = getattr(config.machine, name)
         if value != getattr(Machine(), name):
             raise ConfigError(

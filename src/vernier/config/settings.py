@@ -422,13 +422,14 @@ class Machine:
         "torch", "what runs the network in eval, predict and bench infer; auto: the fastest here, measured first"
     )
     int8: bool = option(False, "eval, predict and bench infer: INT8, calibrated on the images; not with engine = torch")
+    allow_lower_precision: bool = option(False, "engine = auto: measure bf16 too, and use it where it is the fastest")
     deterministic: bool = option(False, "only deterministic operations; refuse where there is none")
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch per process; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
     backend: Annotated[str, Offered(("auto", "native"), (DECODERS, LOADERS))] = option(
         "auto",
-        "decodes and resizes training images; compiled: the same pixels, JPEGs faster; auto: compiled if it can be used",
+        "decodes and resizes training images; compiled: the same pixels, JPEGs faster; auto: compiled if possible",
     )
     workers: int = option(2, "loader threads per process; 0: the training thread loads", low=0, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)

@@ -12,6 +12,7 @@ from torch import nn
 from vernier.config import Config, override
 from vernier.config.settings import CONVOLUTIONS
 from vernier.devices import Device
+from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
 from vernier.plugins import load_plugin, plugin_names
 
@@ -31,24 +32,28 @@ class _ConvolutionKernels(Protocol):
         Raises ConfigError if none fits, or if the kernels cannot be used on this machine."""
 
 
-def choose_kernels(config: Config, model: nn.Module, device: Device) -> Config:
-    """The configuration with what machine.convolution = auto is for this model, device and processor."""
-    machine, chosen = config.machine, "torch"
-    if machine.convolution != "auto":
-        return config
+def _choose(config: Config, model: nn.Module, device: Device) -> str:
+    """What machine.convolution = auto is for this model, device and processor."""
+    machine = config.machine
     # Where kernels were measured to be faster; other settings never use them, or compile other ones.
     if (machine.precision, machine.channels_last, machine.reduction, machine.mode) == ("fp32", True, "ddp", "eager"):
         for name in plugin_names(CONVOLUTIONS):
             with suppress(ConfigError):
                 kernels: _ConvolutionKernels = load_plugin(CONVOLUTIONS, "machine.convolution", name, "torch")()
                 kernels.check(device)
-                if chosen == "torch" and kernels.suits(model, config.recipe.data.image_px):
-                    chosen = name
-    return override(config, "machine.convolution", chosen)
+                if kernels.suits(model, config.recipe.data.image_px):
+                    return name
+    return "torch"
 
 
-def use_kernels(name: str, model: nn.Module, device: Device) -> None:
-    """Let a model compute its convolutions with the kernels of this name. Raises ConfigError if it cannot."""
-    kernels: _ConvolutionKernels = load_plugin(CONVOLUTIONS, "machine.convolution", name, "torch")()
-    kernels.check(device)
-    kernels.convert(model)
+def use_kernels(config: Config, model: nn.Module, device: Device, world: World) -> Config:
+    """Let a model compute its convolutions as machine.convolution says: the configuration, with what `auto` was.
+    Raises ConfigError if it cannot. Collective."""
+    name = config.machine.convolution
+    if name == "auto":  # processes on several kinds of hosts must agree
+        name = world.broadcast_from_first(lambda: _choose(config, model, device))
+    if name != "torch":
+        kernels: _ConvolutionKernels = load_plugin(CONVOLUTIONS, "machine.convolution", name, "torch")()
+        kernels.check(device)
+        kernels.convert(model)
+    return override(config, "machine.convolution", name)

@@ -1,5 +1,5 @@
-"""machine.backend = compiled: windows of JPEGs decoded by windows.cpp, to the same pixels as by libjpeg-turbo, and whole
-chunks of training images made in one call, without the interpreter's lock.
+"""machine.backend = compiled: windows of JPEGs decoded by windows.cpp, to the same pixels as by libjpeg-turbo, and
+whole chunks of training images made in one call, without the interpreter's lock.
 
 What it does not decode, such as damaged or progressive files, libjpeg-turbo does (`data.decoding.base`).
 """

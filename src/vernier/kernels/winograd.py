@@ -47,7 +47,9 @@ class Winograd:
     def suits(self, model: nn.Module, image_px: int) -> bool:
         """A processor with AVX-512, images of 112 pixels and more, and a layer of 64 channels that can be converted."""
         widths = [min(m.in_channels, m.out_channels) for m in model.modules() if _is_convertible(m)]
-        return image_px >= AUTO_PX and max(widths, default=0) >= AUTO_CHANNELS and "avx512" in _kernel("scratch").__name__
+        return (
+            image_px >= AUTO_PX and max(widths, default=0) >= AUTO_CHANNELS and "avx512" in _kernel("scratch").__name__
+        )
 
     def convert(self, model: nn.Module) -> None:
         """Let a model's 3 x 3 convolutions with stride 1 compute by Winograd's algorithm. Raises ConfigError if they

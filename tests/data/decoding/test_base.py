@@ -68,8 +68,10 @@ def test_a_plugin_is_checked_once_and_gets_lazy_jpegs_only(monkeypatch: pytest.M
     monkeypatch.setattr(base, "load_plugin", lambda *names: White)
     monkeypatch.setattr(White, "checked", 0)
     images: list[Croppable] = [opened(), decode(small_jpeg(90, 70))]
-    open_image, fill = open_with_plugin("compiled", Opened(images), Data(), Augment(crop="random-resized"))
-    assert fill is None
+    opened_with = open_with_plugin("compiled", Opened(images), Data(), Augment(crop="random-resized"))
+    assert opened_with is not None
+    name, open_image, fill = opened_with
+    assert (name, fill) == ("compiled", None)
     assert White.checked == 1
     assert (open_image(0)[WINDOW] == 255).all()
     assert open_image(1) is images[1]

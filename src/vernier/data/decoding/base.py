@@ -55,21 +55,20 @@ class _PluginJpeg(LazyJpeg):
         return self._image.decode_window(window, factor) if image is None else image
 
 
-def choose_decoder(augment: Augment) -> str:
-    """What machine.backend = auto is: the first decoder that can be used, all of which give the same pixels."""
-    if augment.crop not in CROPS_OF_WHOLE_IMAGES:
-        for name in plugin_names(DECODERS):
+Opened = tuple[str, Callable[[int], Croppable], Fill | None]
+
+
+def open_with_plugin(name: str, source: Any, data: Data, augment: Augment) -> Opened | None:
+    """Let the JPEGs of a source of encoded images be decoded by the decoder of this name: its name, a function that
+    opens a sample, and one that fills chunks, if it can. Raises ConfigError if the decoder cannot be used.
+
+    `auto` is the first one that can be used, all of which give the same pixels; None without any.
+    """
+    if name == "auto":
+        for each in plugin_names(DECODERS) if augment.crop not in CROPS_OF_WHOLE_IMAGES else ():
             with suppress(ConfigError):
-                load_plugin(DECODERS, "machine.backend", name, "native")().check()
-                return name
-    return "native"
-
-
-def open_with_plugin(
-    name: str, source: Any, data: Data, augment: Augment
-) -> tuple[Callable[[int], Croppable], Fill | None]:
-    """Let the JPEGs of a source of encoded images be decoded by the decoder of this name: a function that opens a
-    sample, and one that fills chunks, if it can. Raises ConfigError if the decoder cannot be used."""
+                return open_with_plugin(each, source, data, augment)
+        return None
     decoder: WindowDecoder = load_plugin(DECODERS, "machine.backend", name, "native")()
     decoder.check()
 
@@ -80,4 +79,4 @@ def open_with_plugin(
         return _PluginJpeg(image, decoder) if isinstance(image, LazyJpeg) else image
 
     chunks = isinstance(decoder, _ChunkDecoder) and augment.crop == "random-resized"
-    return open_image_with_plugin, decoder.plan_chunks(data, augment, exif=source.exif) if chunks else None
+    return name, open_image_with_plugin, decoder.plan_chunks(data, augment, exif=source.exif) if chunks else None

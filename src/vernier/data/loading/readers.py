@@ -66,10 +66,12 @@ class _TrainImages:
         self._source, self._data, self._augment = source, data, augment
         # Without a crop every pixel is needed, and a lazy image would save nothing.
         self._open: Callable[[int], Croppable] = source.lazy_image if lazy else source.image
-        self._fill_stored = None
-        if decoder != "native":
+        self.decoder, self._fill_stored = "native", None
+        # Cached images are no encoded ones, and no decoder is faster than none.
+        if decoder not in ("auto", "native") or (decoder == "auto" and isinstance(source, EncodedSource)):
             encoded = require_encoded(source, decoder)
-            self._open, self._fill_stored = open_with_plugin(decoder, encoded, data, augment)
+            if (opened := open_with_plugin(decoder, encoded, data, augment)) is not None:
+                self.decoder, self._open, self._fill_stored = opened
         self.bad = BadImages(source, data.max_bad_images)
         self.shape = (data.image_px, data.image_px, source.channels)
         self.resize = f"torch antialiased {data.interpolation}, uint8"

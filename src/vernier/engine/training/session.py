@@ -34,7 +34,7 @@ from vernier.signals import StopRequested
 from vernier.store import CheckpointDir, NotSynced, RunDir
 
 from .checkpoints.contents import read_state
-from .checkpoints.resume import ResumePoint, describe_changes, keep_convolution
+from .checkpoints.resume import ResumePoint, describe_changes
 from .checkpoints.writer import NotSaved
 from .divergence import Diverged
 from .guarantees import blame_code, check_unchanged, describe_code, guarantees
@@ -82,7 +82,7 @@ def train(
     `notes` and `warnings` are about the configuration, and are recorded with those of the set-up.
     """
     restored = resume is not None and resume.checkpoint is not None
-    config = keep_convolution(config, resume) if resume is not None else config
+    config = resume.keep_convolution(config) if resume is not None else config
     job = prepare(config, fresh=not restored, world=world)
     job.notes, job.warnings = (*notes, *job.notes), (*warnings, *job.warnings)
     try:

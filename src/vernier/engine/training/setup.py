@@ -25,7 +25,7 @@ from vernier.data.sources import ShardSource, Source
 from vernier.data.sources.views import CacheDecision, cache_in_memory
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device, threads_notes
-from vernier.engine.convolutions import choose_kernels, use_kernels
+from vernier.engine.convolutions import use_kernels
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
@@ -174,9 +174,8 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
-    config = world.broadcast_from_first(lambda: choose_kernels(config, model, device))
-    machine = config.machine
-    model = _convert_layers(convert_batch_norms(model, config, derived, world, device), machine, device)
+    model = _recompute(convert_batch_norms(model, config, derived, world, device), machine, device)
+    config = use_kernels(config, model, device, world)
     weight_notes = apply_starting_weights(model, config, train_source, fresh=fresh)
     optimizer = build_optimizer(model, recipe, derived.lr, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
@@ -228,13 +227,11 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     return job
 
 
-def _convert_layers(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
-    """Apply machine.activation_checkpointing and machine.convolution."""
+def _recompute(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
+    """Apply machine.activation_checkpointing."""
     if machine.activation_checkpointing:  # keep less, and nothing that was freed, which was as much again
         recompute_activations(model)
         device.return_freed_memory()
-    if machine.convolution != "torch":
-        use_kernels(machine.convolution, model, device)
     return model
 
 
@@ -307,14 +304,11 @@ def _build_reader(config: Config, derived: Derived, task: Task, source: Source) 
     data, machine = config.recipe.data, config.machine
     # Cached images have their full size: with scaled decoding they would differ from those of the first epoch.
     cached_source, cache = cache_in_memory(source, 0 if data.scaled_decode else machine.cache_share, derived.world)
-    if machine.backend == "auto":
-        # Cached images are decoded once, which no decoder can beat.
-        usual = cached_source is not source or not isinstance(source, EncodedSource)
-        machine = replace(machine, backend="native" if usual else choose_decoder(config.recipe.augment))
     reader = task.train_reader(source, cached_source, machine)
+    backend = getattr(reader, "decoder", machine.backend)  # what auto was; other loaders have no choice
     return reader, Loading(
-        **vars(cache if machine.backend == "native" else CacheDecision(cache="off")),
-        backend=machine.backend,
+        **vars(cache if backend == "native" else CacheDecision(cache="off")),
+        backend=backend,
         source=type(source).__name__,
         resize=reader.resize,
         scaled_decode=data.scaled_decode,

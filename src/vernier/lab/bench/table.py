@@ -78,6 +78,8 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     int8 = row.engine_report.int8 if row.engine_report else None
     # What INT8 costs, beside its speed.
     cells |= {"INT8 against fp32": int8.figures()} if int8 else {}
+    bf16 = row.engine_report.bf16 if row.engine_report else None
+    cells |= {"bf16 against fp32": bf16.figures()} if bf16 else {}
     if isinstance(row, ServingRow):
         serving = {
             "served/s": f"{row.served_per_s:.1f} of {row.offered_per_s:.1f}",

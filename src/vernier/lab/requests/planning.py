@@ -60,6 +60,12 @@ class Plan(Assigned, Json):
         "ethernet-100g", help="Network between the devices; the next options change parts of it.", group="machine"
     )
     per_host: int | None = machine_advanced(None, help="Devices per host.", default="that of the network", low=1)
+    link: FilePath | None = file_option(
+        None,
+        help="What `vernier bench link` measured: bandwidth, latency and devices per host; the options below win.",
+        default="that of the network",
+        group="machine",
+    )
     link_gb_s: float | None = machine_advanced(
         None,
         help="Bandwidth between the devices of a host, in GB/s per device and direction.",

@@ -143,9 +143,10 @@ def _values(name: str, config: Config, situation: Situation) -> Iterable[Candida
         return [_candidate(name, batch // n) for n in (2, 4, 8) if batch % n == 0 and batch // n > 1]
     values: dict[str, Sequence[SettingValue]] = {
         "channels_last": (not machine.channels_last,),
-        "workers": sorted({0 if machine.backend == "native" else 1, 1, 2, max(1, cores // 2), cores}),
+        "workers": sorted({0 if machine.backend in ("auto", "native") else 1, 1, 2, max(1, cores // 2), cores}),
         "convolution": ("torch", "winograd"),
-        "backend": ("native", "compiled"),
+        # auto is the fastest already
+        "backend": () if machine.backend == "auto" else ("native", "compiled"),
         "allocator": ("keep", "huge", "system"),
         "mode": ("eager", "compile", "trace"),
         "engine": ["torch", *situation.engines],

@@ -33,6 +33,14 @@ class ResumePoint:
     def step(self) -> int:
         return self.checkpoint.step if self.checkpoint is not None else 0
 
+    def keep_convolution(self, config: Config) -> Config:
+        """The configuration with the convolutions that the run began with, unless it names some."""
+        if config.machine.convolution != "auto" or self.checkpoint is None:
+            return config
+        was = run_config(self.run).machine.convolution
+        # Runs record what was chosen; those of versions without a choice had PyTorch's.
+        return override(config, "machine.convolution", "torch" if was == "auto" else was)
+
 
 def run_config(run: RunDir) -> Config:
     """The configuration a run was started with; from its newest sound checkpoint where config.json is damaged."""
@@ -149,15 +157,6 @@ def _note_removed_compression(run: RunDir, warn: Warn) -> None:
                 f"{run.path} was trained with compressed gradients or with sums within hosts, which this version does "
                 "not have: it continues with whole gradients"
             )
-
-
-def keep_convolution(config: Config, point: ResumePoint) -> Config:
-    """The configuration with the convolutions that a run began with, unless it names some."""
-    if config.machine.convolution != "auto" or point.checkpoint is None:
-        return config
-    was = run_config(point.run).machine.convolution
-    # Runs record what was chosen; those of versions that had no choice were PyTorch's.
-    return override(config, "machine.convolution", "torch" if was == "auto" else was)
 
 
 _MACHINE_SETTINGS_OF_BITS = (
