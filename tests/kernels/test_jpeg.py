@@ -18,8 +18,6 @@ from tests.data.decoding.small_jpegs import crops, small_jpeg
 from vernier.data.decoding.base import _PluginJpeg
 from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import NotSliceable
-from vernier.errors import ConfigError
-from vernier.kernels import jpeg
 from vernier.kernels.jpeg import CompiledDecoder
 from vernier.store import RunDir
 
@@ -144,13 +142,6 @@ def test_a_shard_that_ends_early_is_bad(add_markers: AddMarkers) -> None:
     image = SegmentedJpeg(lambda start, stop: rewritten[: len(rewritten) // 2][start:stop], segments)
     with pytest.raises(BadImage, match="the shard ends before the image does"):
         _PluginJpeg(image, DECODER)[100:200, 0:320]
-
-
-def test_other_pixels_than_libjpegs_are_noticed_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    DECODER.check()
-    monkeypatch.setattr(jpeg, "decode", lambda encoded: decode(encoded) // 2)
-    with pytest.raises(ConfigError, match="gives other pixels than libjpeg-turbo"):
-        DECODER.check()
 
 
 def train(vernier_here: Callable[..., Done], out: Path, *settings: str) -> Done:

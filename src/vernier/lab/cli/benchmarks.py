@@ -9,7 +9,7 @@ from vernier.engine.processes.launch import LocalRun
 from vernier.errors import EXIT_DONE, EXIT_INTERRUPTED
 from vernier.lab.api.benchmarks import measure, measure_here, measure_link
 from vernier.lab.bench.session import Outcome
-from vernier.lab.bench.table import result_notes, tables
+from vernier.lab.bench.table import format_rate, result_notes, tables
 from vernier.lab.requests.benchmarks import BenchArm, BenchLink, Benchmarked
 from vernier.records.codec import encode
 from vernier.wording import plural
@@ -41,7 +41,10 @@ def link(request: BenchLink, terminal: Terminal) -> int:
         terminal.print_json(result)
     elif result is not None:
         terminal.show(f"{result.processes} x {result.device} on {plural(result.hosts, 'host')}, {result.backend}")
-        terminal.print_rows(result.table())
+        names = ("what", "where", "processes", "bytes")
+        figures = [{"us": format_rate(row.us), "GB/s": f"{row.gb_s:.3g}"} for row in result.rows]
+        labels = [{name: str(getattr(row, name)) for name in names} for row in result.rows]
+        terminal.print_rows([label | figure for label, figure in zip(labels, figures, strict=True)])
     return EXIT_DONE
 
 

@@ -5,7 +5,6 @@ of one direction of a link: what a ring sends through each of them (nccl-tests c
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from vernier.lab.records.links import LinkResult, LinkRow
 from vernier.lab.statistics.quantiles import quantile_estimate
 from vernier.references import given, use
 
-SAMPLE_S, MOST_CALLS = 0.02, 200
+SAMPLE_US, MOST_CALLS = 20_000, 200
 """A sample is the mean of as many calls as take about this long: single ones of small messages are mostly clock."""
 
 
@@ -44,21 +43,18 @@ def measure_links(world: World, device: Device, sizes_kib: Sequence[int], repeat
         for size in sizes_kib:
             message = torch.ones(size << 8, device=own)  # fp32
             parts = [torch.empty_like(message) for _ in range(members)]
-            works: dict[str, tuple[Callable[[], Any], float]] = {
+            works: dict[str, tuple[Callable[[], Any], float]] = {  # and what a ring sends through each link
                 "all-reduce": (partial(dist.all_reduce, message, group=group), 2 * (members - 1) / members),
                 # Each process has the message, and gets those of all others.
                 "all-gather": (partial(dist.all_gather, parts, message, group=group), members - 1),
                 "point-to-point": (partial(_ping_pong, message, world.rank, peer), 1),
             }
             for what, (work, share) in works.items():
-                seconds = _samples(work, world, device, repeats)
-                # There and back is two messages.
-                time = quantile_estimate([1e6 * s / (2 if what == "point-to-point" else 1) for s in seconds], 0.5)
-                ends = [None if us is None else share * message.nbytes / us / 1e3 for us in (time.high, time.low)]
-                rate = replace(time, value=share * message.nbytes / time.value / 1e3, low=ends[0], high=ends[1])
-                rows.append(
-                    LinkRow(what=what, where=scope, processes=members, bytes=message.nbytes, us=time, gb_s=rate)
-                )
+                # There and back: the way of a single message has no clock that both ends share.
+                ways, size_bytes = 1 + (what == "point-to-point"), message.nbytes
+                us = quantile_estimate([each / ways for each in _samples_us(work, world, device, repeats)], 0.5)
+                rate = share * size_bytes / us.value / 1e3
+                rows.append(LinkRow(what=what, where=scope, processes=members, bytes=size_bytes, us=us, gb_s=rate))
     return LinkResult(
         device=device.name,
         backend=device.backend,
@@ -77,8 +73,8 @@ def _ping_pong(message: torch.Tensor, rank: int, peer: int) -> None:
             dist.recv(message, sender)
 
 
-def _samples(work: Callable[[], Any], world: World, device: Device, repeats: int) -> list[float]:
-    """Seconds of a call, of the slowest process each time."""
+def _samples_us(work: Callable[[], Any], world: World, device: Device, repeats: int) -> list[float]:
+    """Microseconds of a call, of the slowest process each time."""
 
     def call(count: int) -> float:
         device.synchronize()
@@ -87,10 +83,10 @@ def _samples(work: Callable[[], Any], world: World, device: Device, repeats: int
         for _ in range(count):
             work()
         device.synchronize()
-        return (now_s() - began_s) / count
+        return 1e6 * (now_s() - began_s) / count
 
     call(2)  # connections are made by the first calls
-    once_s = call(1)
-    count = world.broadcast_from_first(lambda: max(1, min(MOST_CALLS, int(SAMPLE_S / once_s))))
+    once_us = call(1)
+    count = world.broadcast_from_first(lambda: max(1, min(MOST_CALLS, int(SAMPLE_US / once_us))))
     own = [call(count) for _ in range(repeats)]
     return [max(times) for times in zip(*world.share(own), strict=True)]
