@@ -12,9 +12,10 @@ from torch import nn
 from vernier.config import Config, override
 from vernier.config.settings import CONVOLUTIONS
 from vernier.devices import Device
-from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
 from vernier.plugins import load_plugin, plugin_names
+
+from .processes.world import World
 
 
 class _ConvolutionKernels(Protocol):
