@@ -20,6 +20,7 @@ import simplejpeg
 from vernier.config.settings import Augment, Data
 from vernier.data.augment.crop_flip import BOX_ATTEMPTS, DRAWS, FLIP, Row, TrainTransform
 from vernier.data.decoding.decode import Image, LazyJpeg, lazy_image
+from vernier.data.sources.containers.shard_index import COLUMN_TYPES
 from vernier.errors import ConfigError
 from vernier.references import given, use
 
@@ -110,8 +111,7 @@ class CompiledDecoder:
 
 
 # The order and types of the struct Shard in windows.cpp.
-_COLUMNS = {"offset": "u8", "size": "u8", "width": "u4", "height": "u4", "scan_at": "u2", "frame_at": "u2", "mcu": "u1"}
-_COLUMNS |= {"interval": "u2", "rows_at": "u8", "within_at": "u8", "row_starts": "u4", "within": "u2"}
+_COLUMNS = {**COLUMN_TYPES, "row_starts": "u4", "within": "u2"}
 
 
 def _describe_shard(handle: int, size: int, table: Mapping[str, npt.NDArray[Any]]) -> tuple[Any, ...]:

@@ -420,6 +420,7 @@ bool Decoder::decode(
 struct Shard {
   int64_t handle, bytes, rows, row_starts_count, within_count;
   const uint64_t *offset, *size;
+  const int32_t* label;
   const uint32_t *width, *height;
   const uint16_t *scan_at, *frame_at;
   const uint8_t* mcu;

@@ -28,14 +28,14 @@ class WindowDecoder(Protocol):
         """The pixels of a window at full size; None for what libjpeg-turbo must decode. Called by several threads."""
 
 
-Fill = Callable[[Any, npt.NDArray[np.float64], Image], npt.NDArray[np.bool_]]
+_Fill = Callable[[Any, npt.NDArray[np.float64], Image], npt.NDArray[np.bool_]]
 
 
 @runtime_checkable
 class _ChunkDecoder(WindowDecoder, Protocol):
     """One that also makes many training images in one call, so that threads rarely need the interpreter's lock."""
 
-    def plan_chunks(self, data: Data, augment: Augment, *, exif: bool) -> Fill:
+    def plan_chunks(self, data: Data, augment: Augment, *, exif: bool) -> _Fill:
         """A function of where images are (`sources.base.Stored`), their random numbers (`crop_flip.augment_rows`) and
         an array for the results: it makes random-resized crops as `crop_flip.TrainTransform` does, and returns which
         rows it made. The others, such as damaged images, are made one by one."""
@@ -55,12 +55,13 @@ class _PluginJpeg(LazyJpeg):
         return self._image.decode_window(window, factor) if image is None else image
 
 
-Opened = tuple[str, Callable[[int], Croppable], Fill | None]
+_Opened = tuple[str, Callable[[int], Croppable], _Fill | None]
 
 
-def open_with_plugin(name: str, source: Any, data: Data, augment: Augment) -> Opened | None:
+def open_with_plugin(name: str, source: Any, data: Data, augment: Augment) -> _Opened | None:
     """Let the JPEGs of a source of encoded images be decoded by the decoder of this name: its name, a function that
-    opens a sample, and one that fills chunks, if it can. Raises ConfigError if the decoder cannot be used.
+    opens a sample, and one that makes those of a chunk of samples that it can, if it can. Raises ConfigError if the
+    decoder cannot be used.
 
     `auto` is the first one that can be used, all of which give the same pixels; None without any.
     """
@@ -78,5 +79,12 @@ def open_with_plugin(name: str, source: Any, data: Data, augment: Augment) -> Op
             return TurnedJpeg(_PluginJpeg(image.stored, decoder), image.orientation)
         return _PluginJpeg(image, decoder) if isinstance(image, LazyJpeg) else image
 
-    chunks = isinstance(decoder, _ChunkDecoder) and augment.crop == "random-resized"
-    return name, open_image_with_plugin, decoder.plan_chunks(data, augment, exif=source.exif) if chunks else None
+    if not isinstance(decoder, _ChunkDecoder) or augment.crop != "random-resized":
+        return name, open_image_with_plugin, None
+    fill_stored = decoder.plan_chunks(data, augment, exif=source.exif)
+
+    def fill(samples: Any, draws: npt.NDArray[np.float64], out: Image) -> npt.NDArray[np.bool_]:
+        stored = source.stored(samples)
+        return np.zeros(len(out), np.bool_) if stored is None else fill_stored(stored, draws, out)
+
+    return name, open_image_with_plugin, fill

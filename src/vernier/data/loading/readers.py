@@ -66,12 +66,12 @@ class _TrainImages:
         self._source, self._data, self._augment = source, data, augment
         # Without a crop every pixel is needed, and a lazy image would save nothing.
         self._open: Callable[[int], Croppable] = source.lazy_image if lazy else source.image
-        self.decoder, self._fill_stored = "native", None
+        self.decoder, self._fill_chunk = "native", None
         # Cached images are no encoded ones, and no decoder is faster than none.
         if decoder not in ("auto", "native") or (decoder == "auto" and isinstance(source, EncodedSource)):
             encoded = require_encoded(source, decoder)
             if (opened := open_with_plugin(decoder, encoded, data, augment)) is not None:
-                self.decoder, self._open, self._fill_stored = opened
+                self.decoder, self._open, self._fill_chunk = opened
         self.bad = BadImages(source, data.max_bad_images)
         self.shape = (data.image_px, data.image_px, source.channels)
         self.resize = f"torch antialiased {data.interpolation}, uint8"
@@ -142,7 +142,10 @@ class TrainReader(_TrainImages):
             assert isinstance(self._source, ArraySource)
             pad_crop_flip_many(self._source.images[indices % len(self._source)], draws, self._augment, out)
             return
-        crops, done = [], self._fill_chunk(indices, draws, out)
+        crops, done = [], np.zeros(len(indices), np.bool_)
+        if self._fill_chunk is not None:
+            with suppress(OSError):  # a shard that cannot be opened: its images are reported one by one
+                done = self._fill_chunk(indices % len(self._source), draws, out)
         for row, numbers in enumerate(draws):
             if done[row]:
                 continue
@@ -153,18 +156,6 @@ class TrainReader(_TrainImages):
                 self._transform.finish(crop, numbers, out[row])
         if crops:
             self._transform.finish_many(crops, draws, out)
-
-    def _fill_chunk(self, indices: Indices, draws: Row, out: Image) -> npt.NDArray[np.bool_]:
-        """Let a decoder fill what it can in one call; which rows it filled."""
-        stored = None
-        if self._fill_stored is not None:
-            assert isinstance(self._source, EncodedSource)
-            # A shard that cannot be opened: its images are reported one by one.
-            with suppress(OSError):
-                stored = self._source.stored(indices % len(self._source))
-        if self._fill_stored is None or stored is None:
-            return np.zeros(len(indices), np.bool_)
-        return self._fill_stored(stored, draws, out)
 
     def _crop(self, numbers: Row, size: int, sample: int) -> Image:
         return self._transform.crop(self._open(sample), numbers, size)

@@ -24,7 +24,7 @@ from vernier.wording import plural
 Indices = npt.NDArray[np.int64]
 Files = tuple[int, Callable[[int], str]]
 """How many there are, and the path of each."""
-Stored = list[str] | tuple[list[tuple[int, int, Mapping[str, npt.NDArray[Any]]]], list[int]]
+Stored = list[str] | tuple[Sequence[tuple[int, int, Mapping[str, npt.NDArray[Any]]]], list[int]]
 """Of each image, its file; or the shard it is in (open file, bytes, table) and its row in the shard's table."""
 VAL_SHARE = 0.1
 """The share of a set without splits that is set aside for validation, by default."""

@@ -41,10 +41,9 @@ def link(request: BenchLink, terminal: Terminal) -> int:
         terminal.print_json(result)
     elif result is not None:
         terminal.show(f"{result.processes} x {result.device} on {plural(result.hosts, 'host')}, {result.backend}")
-        names = ("what", "where", "processes", "bytes")
-        figures = [{"us": format_rate(row.us), "GB/s": f"{row.gb_s:.3g}"} for row in result.rows]
-        labels = [{name: str(getattr(row, name)) for name in names} for row in result.rows]
-        terminal.print_rows([label | figure for label, figure in zip(labels, figures, strict=True)])
+        rates = [{"us": format_rate(row.us), "GB/s": f"{row.gb_s:.3g}"} for row in result.rows]
+        labels = [{"bytes": f"{row.bytes:,}", "operation": row.what, "where": row.where} for row in result.rows]
+        terminal.print_rows([label | rate for label, rate in zip(labels, rates, strict=True)])
     return EXIT_DONE
 
 

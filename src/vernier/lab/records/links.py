@@ -28,11 +28,11 @@ class LinkResult:
 
     def network(self) -> dict[str, float]:
         """What `plan` needs of a network: bandwidths of the largest all-reduce, latencies of the smallest message."""
-        found: dict[str, float] = {"per_host": self.processes // self.hosts}
+        figures: dict[str, float] = {"per_host": self.processes // self.hosts}
         for row in sorted(self.rows, key=lambda row: row.bytes):
             name = "link" if row.where == "within hosts" else "host"
             if row.what == "all-reduce":
-                found[f"{name}_gb_s"] = row.gb_s
+                figures[f"{name}_gb_s"] = row.gb_s
             elif row.what == "point-to-point":
-                found.setdefault(f"{name}_us", row.us.value)
-        return found
+                figures.setdefault(f"{name}_us", row.us.value)
+        return figures

@@ -157,9 +157,9 @@ class ShardSource(EncodedSource):
     def stored(self, samples: Indices) -> Stored | None:
         if not isinstance(self._files, _LocalShards):
             return None
-        found = [self._locate(index) for index in samples.tolist()]
-        shards = [(self._files.handle(shard.name), shard.bytes, table) for shard, table, _ in found]
-        return shards, [row for _, _, row in found]
+        located = [self._locate(index) for index in samples.tolist()]
+        shards = [(self._files.handle(shard.name), shard.bytes, table) for shard, table, _ in located]
+        return shards, [row for _, _, row in located]
 
     def lazy_image(self, index: int) -> Croppable:
         shard, table, row, offset, size = self._find_image(index)
