@@ -152,8 +152,11 @@ class Model:
         predictions: Prediction | list[Prediction] = predict(self, images, **options)
         return predictions
 
-    def evaluate(self, data: StrPath | None = None, **options: Any) -> Result[EvaluationReport]:
-        """Evaluate on a data set or folder, with the options of `vernier.evaluate`. Default: the run's own data."""
+    def evaluate(self, data: Any = None, **options: Any) -> Result[EvaluationReport]:
+        """Evaluate on a data set, a folder or an object with samples, with the options of `vernier.evaluate`.
+
+        Default: the run's own data.
+        """
         return evaluate(self, data, **options)
 
     def in_engine(self, images: "Sequence[Path | Pixels]") -> "Trained":

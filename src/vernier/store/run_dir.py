@@ -59,7 +59,7 @@ class RunDir:
     def create(cls, out: Path, name: str) -> "RunDir":
         """A new directory `<time>-<name>` under `out`, never an existing one."""
         stamp = file_stamp()
-        safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "run"
+        safe = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-") or "run"  # mynets:Net(width=8) ends in a bracket
         # Two runs can begin in the same second, as those of a sweep do.
         for suffix in ["", *(f"-{i}" for i in range(2, 1000))]:
             path = out / f"{stamp}-{safe}{suffix}"

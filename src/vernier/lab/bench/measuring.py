@@ -15,10 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from vernier.clock import now_s
+from vernier.devices import Device
 from vernier.lab.records.bench import Figures, Plan, Samples, WarmUp, WarmUpSamples
 from vernier.measure.estimates import mean_interval, rate_estimate, summarize
 from vernier.measure.throughput import LOADER_BOUND_SHARE, Window
 from vernier.records.profile import PhaseTimes
+from vernier.records.run import Compilation
 from vernier.records.statistics import Estimate
 
 from .progress import MEASURING, PHASES, WARM_UP, PhaseWatch
@@ -168,14 +170,31 @@ def warm_up(load: Load, plan: Plan, watch: PhaseWatch | None = None) -> WarmUpSa
     step_s, steady, timer = list[float](), False, _Timer(load)
     # The first step alone would not show how much of it was compiling.
     fewest = 2 if watch.compiles else 1
-    while watch.agreed(len(step_s) < fewest or (not steady and _warm_up_time_left(step_s, plan, watch))):
+    compiled, graphs = _compiled(load), 1
+    while watch.agreed(
+        len(step_s) < fewest
+        or (graphs > 0 and len(step_s) < _MOST_COMPILING)
+        or (not steady and _warm_up_time_left(step_s, plan, watch))
+    ):
         timer.resume()
+        before = _compiled(load)
         step_s.append(timer.step()[0])
-        steady = is_steady(step_s)
+        steady, graphs = is_steady(step_s), _compiled(load).graphs - before.graphs
         # Compiling is not charged to the time limit of a process: it would leave nothing for the warm-up.
-        watch.one_off_s = max(0.0, step_s[0] - 2 * step_s[-1]) if watch.compiles else 0.0
+        counted_s = _compiled(load).seconds - compiled.seconds
+        watch.one_off_s = max(counted_s, step_s[0] - 2 * step_s[-1] if watch.compiles else 0.0)
         watch.show(step_s, load.images)
     return WarmUpSamples(step_s=tuple(step_s), steady=steady)
+
+
+_MOST_COMPILING = 20
+"""Warm-up lasts until a step compiles nothing, but no more steps than this."""
+
+
+def _compiled(load: Load) -> Compilation:
+    """What the device of a load has compiled so far; a load without a device compiles nothing that is counted."""
+    device: Device | None = getattr(load, "device", None)
+    return Compilation() if device is None else device.compilations()
 
 
 def _warm_up_time_left(step_s: Sequence[float], plan: Plan, watch: PhaseWatch) -> bool:

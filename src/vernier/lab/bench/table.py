@@ -84,6 +84,8 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     int8 = row.engine_report.int8 if row.engine_report else None
     # What INT8 costs, beside its speed.
     cells |= {"INT8 against fp32": int8.figures()} if int8 else {}
+    bf16 = row.engine_report.bf16 if row.engine_report else None
+    cells |= {"bf16 against fp32": bf16.figures()} if bf16 else {}
     if row.latency_s is not None:
         rate = {"img/s total": row.busy or _rate_cell(row), "memory": _format_memory(row)}
         return cells | _latency_cells(row.latency_s) | rate
@@ -152,14 +154,15 @@ def _format_memory(row: StepRow) -> str:
 def _rate_cell(row: StepRow) -> str:
     """The rate with its interval, or with the rates of few processes that show too little for a useful one."""
     total, each = row.images_per_s_total, row.process_images_per_s or ()
-    if not 1 < len(each) < FEW_PROCESSES or total.high is None or not _is_wide(total):
+    if not 1 < len(each) < FEW_PROCESSES or total.high is None or not is_wide(total):
         return format_rate(total)
     half = (max(each) - min(each)) / 2
     shown = ", ".join(in_known_digits(rate, half) for rate in each)
     return f"{in_known_digits(total.value, half)} (processes: {shown})"
 
 
-def _is_wide(rate: Estimate) -> bool:
+def is_wide(rate: Estimate) -> bool:
+    """Whether the interval reaches too far to be of use."""
     ends = (rate.value if end is None else end for end in (rate.low, rate.high))
     return any(not 1 / WIDE <= end / rate.value <= WIDE for end in ends)
 
@@ -167,7 +170,7 @@ def _is_wide(rate: Estimate) -> bool:
 def _next_step(row: StepRow, row_s: float | None) -> str | None:
     """How many repeats would give an interval that is worth something, and how long they would take."""
     each = row.process_images_per_s or ()
-    if len(each) < 2 or not _is_wide(row.images_per_s_total):
+    if len(each) < 2 or not is_wide(row.images_per_s_total):
         return None
     sd = statistics.stdev(map(math.log, each))
     for share in WORTH_KNOWING:

@@ -147,7 +147,12 @@ class InferenceLoad:
         source, self._cache = cache_in_memory(self._source, machine.cache_share, 1)
         reader = self._task.eval_reader(source)
         self._loader = Loader(
-            reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, device=self.device
+            reader,
+            batch=self.images,
+            workers=machine.workers,
+            prefetch=machine.prefetch,
+            device=self.device,
+            samples=len(self._source),
         )
         offsets = itertools.count(0, self.images)
         # Images are taken round and round: a benchmark may need more batches than the data has.
@@ -180,7 +185,7 @@ class InferenceLoad:
         """What the steps do; `in_memory`: with one batch again and again, as single-stream has it."""
         config, devices = self._config, self.device.identity()
         loading = Loading(**vars(self._cache))
-        feeding = describe_feeding(config.recipe.data.source, loading, config.machine.workers)
+        feeding = describe_feeding(config.recipe.data.source, loading, self._loader.workers)
         ran = describe_run(
             config,
             "infer",
@@ -202,10 +207,9 @@ class InferenceLoad:
             ready = self.device.upload(images, self.torch_device)
             if self._normalize is not None:
                 ready = self._normalize(ready)
-            self.device.uploads_done()
         with self.phase("forward"):
             self.predicted = self._task.predict(self._forward, ready)
-            self.device.mark_step()
+            self.device.end_step()
         self.device.synchronize()
 
     def step(self) -> float:

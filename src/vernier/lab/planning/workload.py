@@ -151,7 +151,7 @@ def _exchange(machine: Machine, gradient_bytes: int, kind: str | None) -> Worklo
         images_per_s=1.0,
         measured_batch=1,
         gradient_bytes=gradient_bytes,
-        bucket_bytes=machine.bucket_mb << 20,
+        bucket_bytes=(machine.bucket_mb or Workload.bucket_bytes >> 20) << 20,
         one_ring=kind == "cpu",
     )
 

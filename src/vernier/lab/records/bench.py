@@ -438,7 +438,8 @@ class BenchRequest:
     """What to measure: every combination of the lists is a configuration. Batches are per device; an empty list
     means as set.
 
-    `notes` say what was chosen where a flag was not given.
+    `notes` say what was chosen where a flag was not given. `most_repeats`: more than `repeats` are measured while the
+    interval reaches too far to be of use; None: no more.
     """
 
     what: Literal["train", "infer"]
@@ -456,6 +457,7 @@ class BenchRequest:
     scaling: Scaling = ""
     memory_limit_bytes: int | None = None
     notes: tuple[str, ...] | None = omitted()
+    most_repeats: int | None = omitted()
 
 
 @frozen

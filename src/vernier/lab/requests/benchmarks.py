@@ -3,9 +3,19 @@
 from typing import Literal
 
 from vernier.config.settings import Engine, Mode, Precision
-from vernier.requests.common import PROCS_NAMES, Assigned, Json, OnDevice, Quiet, Settings, WithMode, WithPrecision
+from vernier.requests.common import (
+    PROCS_NAMES,
+    Assigned,
+    InProcesses,
+    Json,
+    OnDevice,
+    Quiet,
+    Settings,
+    WithMode,
+    WithPrecision,
+)
 from vernier.requests.declaring import Request, argument, option, request, shared
-from vernier.requests.values import Duration, FilePath, Fraction
+from vernier.requests.values import Code, DataPath, Duration, FilePath, Fraction
 
 from .common import (
     BATCH,
@@ -14,6 +24,7 @@ from .common import (
     measuring,
     measuring_advanced,
     model_option,
+    out_file,
     out_folder,
     recipe_argument,
 )
@@ -30,7 +41,7 @@ class Target(OnDevice, Assigned):
         help="A built-in recipe (see `vernier recipes`), a model (see `vernier models`) or a .toml file of your own.",
         default="shapes-quick",
     )
-    data: FilePath | None = data_option(
+    data: DataPath | None = data_option(
         None,
         help="A data set, a folder of images, synthetic (random pixels) or static (the same batch in every step). The "
         "first line of the result says what it was.",
@@ -38,7 +49,7 @@ class Target(OnDevice, Assigned):
         metavar="NAME|PATH",
         sets="data.source",
     )
-    model: str | None = model_option(
+    model: Code | None = model_option(
         None, help="Another model than the recipe's, as published (see `vernier models`).", default="that of the recipe"
     )
 
@@ -48,8 +59,11 @@ class Benchmarked(Target, Settings, Quiet, Json):
     """Benchmarks of a recipe: what all of them have, and how long and how often they measure."""
 
     # Fresh processes: the layout of memory and the cores that threads get differ between processes, not within one.
-    repeats: int = measuring(
-        5, help="Number of fresh processes per configuration (one combination of batch, precision, ...).", low=1
+    repeats: int | None = measuring(
+        None,
+        help="Number of fresh processes per configuration (one combination of batch, precision, ...).",
+        default="5, and up to 10 while their rates differ too much for a useful interval",
+        low=1,
     )
     max_time: Duration = measuring(
         "20s",
@@ -227,6 +241,25 @@ class BenchScaling(Benchmarked, WithPrecision, WithMode):
     apart: bool = measuring(
         False, help="Also measure without gradient exchange, to separate network cost from CPU contention."
     )
+
+
+@request("bench link")
+class BenchLink(OnDevice, InProcesses, Settings, Quiet, Json):
+    """Measure bandwidth and latency between devices by message size: all-reduce, all-gather, point-to-point.
+
+    Within hosts and between them, with 95 % intervals. On several hosts it is started like training: by torchrun,
+    Slurm or mpirun. `vernier plan --link FILE` predicts with the result.
+
+    Examples:
+        vernier bench link --procs 8 --out link.json
+        torchrun --nnodes 2 --nproc-per-node 8 --no-python vernier bench link --out link.json
+    """
+
+    sizes_kib: tuple[int, ...] = measuring(
+        (1, 32, 1024, 25600), help="Message sizes per process; 25,600 KiB is a gradient bucket.", low=1, unit="KiB"
+    )
+    repeats: int = measuring(9, help="Number of samples; an interval needs six.", low=1)
+    out: FilePath | None = out_file(None, help="File for the result.", default="none")
 
 
 @request("bench arm")
