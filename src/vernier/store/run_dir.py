@@ -239,10 +239,6 @@ class RunDir:
         """The summaries of profiled steps, one per process that was profiled."""
         return sorted((self.path / "traces").glob("profile.rank*.json"))
 
-    def trace_files(self) -> list[Path]:
-        """The traces of profiled steps, which can be large; everything else about a profile is in other files."""
-        return sorted((self.path / "traces").glob("trace.rank*.json.gz"))
-
     def traces(self) -> Path:
         """The folder for profiles, made on first use."""
         folder = self.path / "traces"
@@ -325,10 +321,6 @@ class RunDir:
         for leftover in self._temporaries():
             remove_leftover(leftover)
         self.checkpoints.tidy()
-
-    def leftovers(self) -> list[Path]:
-        """What `tidy` would remove."""
-        return self._temporaries() + self.checkpoints.leftovers()
 
     def _temporaries(self) -> list[Path]:
         return temporaries(self.path) + temporaries(self.path / "predictions")
