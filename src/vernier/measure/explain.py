@@ -256,4 +256,6 @@ def _describe_memory(prediction: MemoryPrediction) -> str:
     ]
     named = ", ".join(f"{name} {rough_memory(size)}" for name, size in parts if size)
     when = " in evaluation" if prediction.in_evaluation else ""
-    return f"about {rough_memory(prediction.peak_bytes)} per process at the peak{when}: {named}"
+    counted = {"meta": "; estimated on the meta device", "cpu": "; estimated from a pass on the CPU"}
+    basis = counted.get(prediction.counted_on, "")
+    return f"about {rough_memory(prediction.peak_bytes)} per process at the peak{when}: {named}{basis}"

@@ -91,6 +91,7 @@ def predict_memory(config: Config, derived: Derived, known: KnownData) -> Memory
         data_bytes=data_bytes,
         process_bytes=process_bytes + heap_bytes,
         in_evaluation=eval_bytes > step_bytes,
+        counted_on=cost.counted_on,
     )
 
 

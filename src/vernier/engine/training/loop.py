@@ -457,7 +457,8 @@ class Training:
         state = job.state(progress)
         if self.saved[0] == progress.step and self._writer.has(progress.step):
             return self._writer.amend(state)
-        return self._writer.save(tensor_files(job.model, job.optimizer, job.average), state)
+        files = tensor_files(job.model, job.optimizer, job.average)
+        return self._writer.save(files, state, job.step.guard.check_copy)
 
     def complete_saving(self, checkpoint: CheckpointDir) -> None:
         """Do what a kill may have left undone after the checkpoint that this session resumes from was written."""

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -181,7 +182,7 @@ class InferenceLoad:
         return 2 * cost_of(model, px=px, classes=self._classes, channels=self._source.channels).macs
 
     def what_ran(self, *, in_memory: bool = False) -> WhatRan:
-        """What the steps do; `in_memory`: with one batch again and again, as single-stream and server have it."""
+        """What the steps do; `in_memory`: with one batch again and again, as single-stream has it."""
         config, devices = self._config, self.device.identity()
         loading = Loading(**vars(self._cache))
         feeding = describe_feeding(config.recipe.data.source, loading, self._loader.workers)
@@ -217,11 +218,10 @@ class InferenceLoad:
         self.run(batch.images)
         return batch.wait_s
 
-    def reuse_batch(self) -> Callable[[int], None]:
-        """A function that runs so many images of one batch in memory: no data loading."""
+    def reuse_batch(self) -> Callable[[], None]:
+        """A function that runs one batch in memory: no data loading."""
         # The loader writes later batches into the same buffer.
-        images = next(self._batches).images.clone()
-        return lambda count: self.run(images[:count])
+        return partial(self.run, next(self._batches).images.clone())
 
     def split(self, steps: int) -> dict[str, list[float]]:
         return _split_by_phase(self, steps)
@@ -266,7 +266,7 @@ class SingleStreamLoad:
         self._run = inference.reuse_batch()
 
     def step(self) -> float:
-        self._run(self.images)
+        self._run()
         return 0.0
 
     def split(self, steps: int) -> dict[str, list[float]]:
