@@ -28,7 +28,6 @@ from vernier.lab.records.bench import (
     MeasuredResult,
     MeasuringProgress,
     Round,
-    ServingResult,
     StepResult,
     StepRow,
     read_bench,
@@ -196,12 +195,11 @@ def _expected_failure(
 
 def run_in_process(configuration: Configuration, on_progress: OnProgress = lambda *_: None) -> MeasuredResult:
     """One configuration in a process of its own; a process that the kernel killed is an out-of-memory result."""
-    kind: type[StepResult | ServingResult] = ServingResult if configuration.request.scenario == "server" else StepResult
     ended = run_process(
         configuration.request,
         on_progress=lambda progress: on_progress(configuration, progress),
     )
-    return ended.result(kind, configuration.name)
+    return ended.result(StepResult, configuration.name)
 
 
 def _explain_interruption(
