@@ -5,6 +5,7 @@ before, in Python; a name that a template does not get is an error.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,5 +36,9 @@ def open_templates(module: str, *, html: bool = False, **functions: Callable[...
 def lines_of(environment: Environment, name: str, values: Mapping[str, Any]) -> list[str]:
     """The lines of a template. A line break or a control character in a value is escaped: names in files and logs of
     strangers must not look like lines of ours."""
-    shown = environment.overlay(finalize=lambda value: printable(str(value)))
-    return shown.get_template(name).render(values).rstrip("\n").split("\n")
+    return _printing(environment).get_template(name).render(values).rstrip("\n").split("\n")
+
+
+@cache  # with its compiled templates: to compile one takes a hundred times as long as to fill it in
+def _printing(environment: Environment) -> Environment:
+    return environment.overlay(finalize=lambda value: printable(str(value)))
