@@ -48,9 +48,7 @@ def test_an_interrupted_run_is_found_after_the_clock_was_set_back(
     assert point.run.path == interrupted.path
 
 
-def test_runs_of_the_same_second_have_two_names(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_the_same_second_have_two_names(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "file_stamp", lambda: "20261119-120000")
     monkeypatch.setattr("vernier.store.run_dir.file_stamp", lambda: "20261119-120000")
     config = override(tiny_config(shapes), "limits.max_steps", 1)

@@ -59,7 +59,9 @@ def test_weights_of_an_onnx_file_are_not_read_from_another_folder(tmp_path: Path
     weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[4], data_location=1)
     weight.external_data.add(key="location", value=location)
     values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in ("x", "y")]
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["x", "w"], ["y"])], "g", values[:1], values[1:], [weight])
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "w"], ["y"])], "g", values[:1], values[1:], [weight]
+    )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     assert kind_of(folder / "model.onnx") == "onnx"
@@ -114,7 +116,11 @@ def test_an_image_of_one_colour_that_claims_a_billion_pixels_is_refused(form: st
         small[6:10] = (65_000).to_bytes(2, "little") * 2
     elif form == "TIFF":
         for tag in (b"\x00\x01", b"\x01\x01"):  # width and height, little-endian
-            at = small.index(tag + b"\x04\x00\x01") if tag + b"\x04\x00\x01" in small else small.index(tag + b"\x03\x00\x01")
+            at = (
+                small.index(tag + b"\x04\x00\x01")
+                if tag + b"\x04\x00\x01" in small
+                else small.index(tag + b"\x03\x00\x01")
+            )
             small[at + 2 : at + 12] = b"\x04\x00\x01\x00\x00\x00" + (40_000).to_bytes(4, "little")
     else:
         small = bytearray(b"RIFF\x1e\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0") + (39_999).to_bytes(3, "little") * 2

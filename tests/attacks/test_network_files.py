@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.faults import FAULTS, Bench, Trial
+from tests.chaos.faults import Bench, Trial
 from tests.chaos.tracing import Server, missing
 from tests.chaos.trainings import make_data, working_folder
 from tests.refusals import what_works
@@ -35,9 +35,7 @@ def test_a_run_on_a_file_system_without_locks_is_refused_for_that_reason(
     assert what_works(refused.value) == "out=DIR"
 
 
-def test_locks_that_do_nothing_cost_no_result(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_locks_that_do_nothing_cost_no_result(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `mount -o nolock` has them: one process is never disturbed, and a cache is made whole by each."""
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
     outcome = run_training(override(tiny_config(shapes), "limits.max_steps", 2), tmp_path / "runs")
@@ -100,9 +98,7 @@ def test_a_stale_handle_costs_no_checkpoint(share: float, persistent: bool) -> N
         assert bench.try_out(Trial("ESTALE", first, persistent)).problem == ""
 
 
-def test_a_stale_run_is_named_and_hides_no_other(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stale_run_is_named_and_hides_no_other(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = override(tiny_config(shapes), "limits.max_steps", 2)
     first = run_training(config, tmp_path / "runs").run
     second = run_training(config, tmp_path / "runs").run

@@ -238,7 +238,9 @@ def attack(program: Program, work: Path, server: Server, *, stride: int, states:
     found["power cut"] = bench.power_cut(states, seed)
     if program.whole is not None:
         more = bench.left_whole(100 * states, seed)
-        found["power cut"] = Findings(found["power cut"].trials + more.trials, found["power cut"].problems + more.problems)
+        found["power cut"] = Findings(
+            found["power cut"].trials + more.trials, found["power cut"].problems + more.problems
+        )
     return found
 
 

@@ -11,8 +11,8 @@ from tests.data.http_server import Server
 from vernier.addresses import VARIABLE
 from vernier.data import downloads as module
 from vernier.data.downloads import (
-    MIRROR,
     HASHES,
+    MIRROR,
     TORCHVISION,
     Checksum,
     Progress,

@@ -307,8 +307,8 @@ class RunDir:
                 free = _lock(f)
             except OSError as error:
                 raise ConfigError(
-                    f"{self.path} cannot be locked ({error.strerror}), and two writers would damage it. Use a folder on "
-                    f"a file system with locks: {use('out', slot='DIR')}."
+                    f"{self.path} cannot be locked ({error.strerror}), and two writers would damage it. Use a folder "
+                    f"on a file system with locks: {use('out', slot='DIR')}."
                 ) from None
             if not free:
                 raise ConfigError(

@@ -24,7 +24,9 @@ def test_a_decoder_that_skips_a_check_of_libjpeg_is_noticed(tmp_path: Path, monk
     assert check in code
     for name in ("stream.h", "exported.h", "windows.cpp", "restarts.cpp"):
         (tmp_path / name).write_text((native.KERNELS / name).read_text().replace(check, ""))
-    monkeypatch.setattr(native, "SOURCES", [native.HERE / "jpeg.cpp", tmp_path / "windows.cpp", tmp_path / "restarts.cpp"])
+    monkeypatch.setattr(
+        native, "SOURCES", [native.HERE / "jpeg.cpp", tmp_path / "windows.cpp", tmp_path / "restarts.cpp"]
+    )
     code, text = native.fuzz(200_000, 7, tmp_path / "work")
     assert code != 0
     assert "DIFFERENCE: " in text, text

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import command
-from tests.engine.processes.conftest import start  # noqa: F401
 from tests.engine.processes.running import Start, arguments
 
 MEMORY = Path("/sys/fs/cgroup/memory")
@@ -28,11 +27,13 @@ def group() -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_a_rank_that_the_kernel_kills_is_named_and_the_same_command_resumes(
-    shapes: Path, tmp_path: Path, start: Start, group: Path  # noqa: F811
+    shapes: Path,
+    tmp_path: Path,
+    start: Start,
+    group: Path,
 ) -> None:
     out = tmp_path / "runs"
-    words = ["--procs", "2", "--set", "machine.rank_timeout_s=20"]
-    run = start(command(*arguments(shapes, out, *words)), out)
+    run = start(command(*arguments(shapes, out, "--procs", "2")), out)
     pids = run.under_way()
     # What it touches from now on counts for the group: without swap, a megabyte is soon too little.
     (group / "memory.limit_in_bytes").write_text(str(1 << 20))
@@ -43,7 +44,9 @@ def test_a_rank_that_the_kernel_kills_is_named_and_the_same_command_resumes(
     assert "SIGKILL" in output, output
     assert run.status()["status"] == "crashed"
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists() and os.getpgid(pid)]
-    again = start(command(*arguments(shapes, out, "--procs", "1", "--max-steps", str(run.events("step")[-1]["step"] + 5))), out)
+    again = start(
+        command(*arguments(shapes, out, "--procs", "1", "--max-steps", str(run.events("step")[-1]["step"] + 5))), out
+    )
     code, output = again.wait()
     assert code == 0, output
     assert again.events("start")[-1]["resumed_from"]
