@@ -314,6 +314,7 @@ OTHER_TESTS = (
     "five_systems",
     "golden",
     "traps",
+    "attacks",
     "chaos",
     "fuzz",
     "documentation",

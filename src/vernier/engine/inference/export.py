@@ -109,8 +109,8 @@ def export(
                 if leftover.name.startswith(f".{target.name}.tmp-"):  # of a killed export: as large as the model
                     remove_leftover(leftover)
             if form not in _WEIGHTS:
-                options = {"data": data, "normalized_input": normalized_input}
-                return network_formats()[form].export(trained, target, about, **options)
+                write = network_formats()[form].export
+                return write(trained, target, about, data=data, normalized_input=normalized_input)
             _write_weights(trained, form, target, to_metadata(about))
     except OSError as error:
         raise unwritable(target, error) from None
