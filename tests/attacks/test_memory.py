@@ -49,4 +49,4 @@ def test_a_rank_that_the_kernel_kills_is_named_and_the_same_command_resumes(
     )
     code, output = again.wait()
     assert code == 0, output
-    assert again.events("start")[-1]["resumed_from"]
+    assert again.events("start")[-1]["resumed_from"] is not None
