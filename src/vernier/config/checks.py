@@ -167,6 +167,11 @@ def check_config(config: Config, *, detector: bool) -> None:
             f"{traces} keeps what it recorded for the backward pass, so "
             f"{given('machine.activation_checkpointing', True)} has no effect. Use {untraced}, or omit it."
         )
+    if config.machine.mode != "compile" and config.machine.compile != "default":
+        raise ConfigError(
+            f"{given('machine.compile', config.machine.compile)} is a way to compile, and this is "
+            f"{given('machine.mode', config.machine.mode)}. Use {use('machine.mode', 'compile')}, or omit it."
+        )
     _check_convolution(config.machine)
     if detector and config.limits.train_accuracy:
         raise ConfigError(

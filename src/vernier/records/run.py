@@ -221,6 +221,9 @@ class MemoryPrediction:
     """Python, PyTorch, and freed memory that stays with the process."""
     in_evaluation: bool = False
     """The peak is that of an evaluation."""
+    counted_on: str = ""
+    """The device of the forward pass that the estimate is made from: meta, which computes nothing, or cpu for a model
+    that looks at values. Empty: the layers were known."""
 
 
 @frozen

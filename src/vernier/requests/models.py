@@ -6,7 +6,7 @@ from vernier.config.settings import Engine, ExportFormat, Mode, Precision
 
 from .common import Assigned, InProcesses, Json, OnDevice, Quiet, Settings, WithWorkers
 from .declaring import Request, argument, option, request, shared
-from .values import FilePath
+from .values import Code, DataPath, FilePath
 
 AS_TRAINED = "as in training; {} for third-party weights"
 
@@ -21,9 +21,9 @@ class ChosenModel(Assigned):
         metavar="MODEL",
         names=("--weights",),
     )
-    model: str | None = option(
+    model: Code | None = option(
         None,
-        "Model that the weights in the file are for; `vernier models` lists them.",
+        "Model that the weights in the file are for; `vernier models` lists them. Or your own: mynets:Net.",
         default="the one that the file names",
         metavar="NAME",
         names=("--arch",),
@@ -109,9 +109,9 @@ class Evaluate(UsedModel, _WithEvaluationMode, InProcesses, WithWorkers, Quiet, 
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
 
-    data: FilePath | None = argument(
+    data: DataPath | None = argument(
         None,
-        "Data set or folder to evaluate on. Third-party weights need one.",
+        "Data set or folder to evaluate on, or your own: module:name. Third-party weights need one.",
         default="the run's own data",
         metavar="NAME|PATH",
         names=("--data", "--dataset"),

@@ -33,6 +33,14 @@ def test_the_value_in_use_is_not_tried_against_itself() -> None:
             assert bool(setting.candidates) != bool(setting.left_out)
 
 
+def test_ways_to_compile_are_tried_on_accelerators_where_compiling_was_chosen() -> None:
+    gpu = situation(device="cuda")
+    assert "compile" not in order_of(CPU)
+    assert order_of(gpu)[-2:] == ("mode", "compile")
+    assert shown(tried("compile", gpu, mode="compile")) == ["reduce-overhead", "max-autotune"]
+    assert tried("compile", gpu).left_out == "there is no other value here"
+
+
 def test_threads_are_halved() -> None:
     assert tried("threads").now == "8"
     assert shown(tried("threads")) == ["4", "2", "1"]

@@ -119,7 +119,7 @@ class Job:
             channels=self.train_source.channels,
             batch_per_device=self.derived.process_batch * self.derived.accumulation,
             devices=self.derived.world,
-            feeding=describe_feeding(recipe.data.source, self.loading, self.config.machine.workers),
+            feeding=describe_feeding(recipe.data.source, self.loading, self.loader.workers),
             device_kind=self.device.name,
             device=devices[min(local_rank, len(devices) - 1)] if devices else None,
             threads=self.threads,
@@ -213,7 +213,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             paths=paths,
         ),
         order=order,
-        loader=_build_loader(reader, config, derived, device),
+        loader=_build_loader(reader, config, derived, device, len(train_source)),
         network=network,
         world=world,
         bad=reader.bad,
@@ -235,9 +235,11 @@ def _recompute(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
     return model
 
 
-def _build_loader(reader: CountingReader, config: Config, derived: Derived, device: Device) -> Loader:
+def _build_loader(reader: CountingReader, config: Config, derived: Derived, device: Device, samples: int) -> Loader:
     machine, batch = config.machine, derived.process_batch
-    return Loader(reader, batch=batch, workers=machine.workers, prefetch=machine.prefetch, device=device)
+    return Loader(
+        reader, batch=batch, workers=machine.workers, prefetch=machine.prefetch, device=device, samples=samples
+    )
 
 
 def _known_data(train: Source, val: Source | None, loading: Loading, device: Device) -> KnownData:
@@ -259,7 +261,7 @@ def _check_memory(config: Config, derived: Derived, device: Device, world: World
     else:
         free = FreeMemory(bytes=own, where=f"on the device, {device.name}")
         if memory := device.memory():
-            held = memory.allocated_bytes
+            held = memory.reserved_bytes or memory.allocated_bytes  # its freed blocks are free for it, and no other
     warning = check_memory(config, derived, free, held, known)
     return (warning,) if warning else ()
 

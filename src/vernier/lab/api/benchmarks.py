@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ from vernier.engine.processes.launch import LocalRun
 from vernier.errors import EXIT_DONE, EXIT_USAGE, ConfigError, RunFailed, did_you_mean
 from vernier.lab.bench.configurations import INT8, at_final_size, default_batch
 from vernier.lab.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION
-from vernier.lab.bench.session import Outcome, run_bench
-from vernier.lab.bench.table import LABEL_COLUMNS, format_rate, markdown, tables
+from vernier.lab.bench.session import DEFAULT_REPEATS, MOST_REPEATS, Outcome, run_bench
+from vernier.lab.bench.table import format_rate, markdown, whole_table
 from vernier.lab.logs.exports import check_exports, write_exports
 from vernier.lab.records.bench import (
     BenchRequest,
@@ -98,7 +98,8 @@ def build_request(request: Benchmarked) -> BenchRequest:
         layouts=layouts,
         weights_of=None if trained is None else str(trained),
         plan=_plan(request),
-        repeats=request.repeats,
+        repeats=request.repeats or DEFAULT_REPEATS,
+        most_repeats=None if request.repeats else MOST_REPEATS,
         seed=request.seed,
         notes=tuple(notes) or None,
     )
@@ -216,8 +217,6 @@ def _with_engines(measured: BenchRequest, request: BenchInfer, config: Config) -
         engines=request.engine or None,
         precisions=(*precisions, INT8) if int8 else measured.precisions,
         scenarios=request.scenarios,
-        loads=tuple(fraction(load) for load in request.loads),
-        rate_per_s=request.arrival_rate,
     )
 
 
@@ -338,16 +337,13 @@ class Benchmark:
     def rates(self) -> dict[str, Estimate]:
         """Images per second by configuration, such as `batch=32`: value and 95 % interval (`low`, `high`).
 
-        Of configurations that failed, and of the server scenario, there is none.
+        Of configurations that failed there is none.
         """
         return {row.configuration: row.images_per_s_total for row in self.rows if isinstance(row, StepRow)}
 
     def table(self) -> list[dict[str, str]]:
         """The rows as people read them: one mapping of column to text per configuration."""
-        merged: dict[tuple[str | None, ...], dict[str, str]] = {}
-        for row in chain.from_iterable(tables(self.rows)):  # scaling has two tables of the same configurations
-            merged.setdefault(tuple(row.get(label) for label in LABEL_COLUMNS), {}).update(row)
-        return list(merged.values())
+        return whole_table(self.rows)
 
     def to_pandas(self) -> "DataFrame":
         """`table()` as a table of pandas. Raises ConfigError without pandas."""
@@ -395,7 +391,7 @@ bench_scaling = function(BenchScaling, _bench, "bench_scaling")
 def bench(recipe: StrPath | None = None, kind: str = "train", **options: Any) -> Benchmark:
     """The old name of `bench_train`, `bench_infer` and `bench_scaling`; it stops working in 0.5."""
     kinds = {"train": bench_train, "infer": bench_infer, "scaling": bench_scaling}
-    new_names = {"precision_target": "target_width", "rate": "arrival_rate"}
+    new_names = {"precision_target": "target_width"}
     renamed = {new_names.get(name, name): value for name, value in options.items()}
     result: Benchmark = called_by_old_name("bench", kinds, kind, recipe, renamed)
     return result

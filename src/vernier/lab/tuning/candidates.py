@@ -65,7 +65,9 @@ def order_of(situation: Situation) -> tuple[str, ...]:
     # Convolution and threads decide most on a CPU; later values are tried with the best of them.
     if situation.work == "train":
         # Not machine.backend: what auto takes is the fastest, with the same pixels.
-        return ("convolution", "threads", "channels_last", "workers", "allocator", "procs", "process_batch", "mode")
+        layout = ("workers", "allocator", "procs", "process_batch", "mode")
+        compiling = () if situation.device == "cpu" else ("compile",)  # of use where launching kernels takes time
+        return ("convolution", "threads", "channels_last", *layout, *compiling)
     return ("engine", "threads", "eval_batch", "channels_last", "workers", "allocator", "mode")
 
 
@@ -89,6 +91,8 @@ def _shown(name: str, machine: Machine, situation: Situation) -> str:
         return _layout(machine.procs, threads)
     if name == "process_batch":
         return "whole" if machine.process_batch is None else str(machine.process_batch)
+    if name == "workers" and machine.workers is None:
+        return "2" if situation.device == "cpu" else "by cores"
     return _text(getattr(machine, name))
 
 
@@ -144,6 +148,7 @@ def _values(name: str, config: Config, situation: Situation) -> Iterable[Candida
         "convolution": ("torch", "winograd"),
         "allocator": ("keep", "huge", "system"),
         "mode": ("eager", "compile", "trace"),
+        "compile": ("default", "reduce-overhead", "max-autotune") if machine.mode == "compile" else (),
         "engine": ["torch", *situation.engines],
         "eval_batch": sorted({max(1, round(machine.eval_batch * share)) for share in (0.25, 0.5, 2)}),
     }

@@ -236,11 +236,6 @@ def read_segments(table: Columns, row: int) -> Segments | None:
     )
 
 
-def read_name(table: Columns, row: int) -> str:
-    """The name that an image had before it was packed, or that it has in the tar."""
-    return Names(table["names"], table["name_ends"])[row]
-
-
 def check_table(columns: Columns) -> None:
     """Raises ValueError where the columns are not those of one table."""
     lengths = {len(columns[name]) if name in columns else -1 for name in (*COLUMN_TYPES, "name_ends")}
