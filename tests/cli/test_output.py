@@ -202,7 +202,7 @@ def test_every_command_with_progress_has_quiet() -> None:
     quiet = {name for name, cls in classes.items() if cls and any(each.name == "quiet" for each in options_of(cls))}
     assert quiet == {
         *("train", "finetune", "eval", "predict", "export", "profile train", "profile infer", "tune train"),
-        *("tune infer", "doctor", "bench train", "bench infer", "bench scaling", "study run"),
+        *("tune infer", "doctor", "bench train", "bench infer", "bench scaling", "bench link", "study run"),
         *("audit", "certify", "verify", "check"),
         *("data prepare", "data verify", "data inspect", "data get"),
     }

@@ -208,7 +208,7 @@ def test_the_backend_is_registered_before_the_group_that_uses_it(
     calls: list[str] = []
 
     class Registering(Cpu):
-        def prepare_collectives(self, *, rank: int, local_rank: int, world: int) -> None:
+        def prepare_collectives(self, *, rank: int, local_rank: int, world: int, deterministic: bool) -> None:
             calls.append(f"registered {rank}, {local_rank} of {world}")
 
     def create_group(name: str, **_: Any) -> None:

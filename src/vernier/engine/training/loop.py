@@ -84,7 +84,9 @@ class Training:
     def _train(self, batches: Iterator[Batch]) -> None:
         progress, stop_step = self.progress, self.job.derived.stop_step
         self._at_boundary()
-        self.job.device.end_step()  # what set-up or a checkpoint left is no part of the first step's program
+        # What set-up or a checkpoint left is no part of the first step's program, and not of its time.
+        self.job.device.end_step()
+        self.job.device.synchronize()
         self._begin_window()
         while progress.step < stop_step and not self.ended_early:
             stop = self._one_step(batches)
