@@ -6,8 +6,8 @@
 
 `fleet` writes the study of such a fleet, for `vernier study analyze DIR`. `votes` counts who is named: one device errs
 at a rate (each repeat with a chance of --chance), has a stuck bit, or errs only when it is hot (a fraction --chance of
-the repeats). `hours` lets all devices of a fleet corrupt at the same rate per device-hour, and counts how often a study as
-long as `study design --corruption RATE` prints has no dissent (it should be 5 %), and how often the printed bound is
+the repeats). `hours` lets all devices of a fleet corrupt at the same rate per device-hour, and counts how often a study
+as long as `study design --corruption RATE` prints has no dissent (it should be 5 %), and how often the printed bound is
 below the true rate. Nothing here is measured.
 """
 

@@ -39,6 +39,7 @@ from vernier.lab.api.tuning import Tuning as Tuning
 from vernier.lab.api.tuning import tune as tune
 from vernier.lab.audit.records import AuditResult, Verification
 from vernier.lab.machine.doctor import Examination
+from vernier.lab.records.links import LinkResult
 from vernier.lab.study.design import DesignAnswer
 from vernier.lab.study.records import Baseline, CheckResult
 from vernier.measure.explain import Explanation
@@ -67,6 +68,7 @@ __all__ = [
     "audit",
     "bench",
     "bench_infer",
+    "bench_link",
     "bench_scaling",
     "bench_train",
     "certify",
@@ -204,6 +206,17 @@ def bench_scaling(
     strong: bool = False,
     apart: bool = False,
 ) -> Benchmark: ...
+def bench_link(
+    *,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    procs: int | None = None,
+    device: str | None = None,
+    sizes_kib: int | Sequence[int] = (1, 32, 1024, 25600),
+    repeats: int = 9,
+    out: StrPath | None = None,
+) -> LinkResult: ...
 def tune_train(
     recipe: StrPath | None = None,
     *,
@@ -294,6 +307,7 @@ def plan(
         "ethernet-10g", "ethernet-100g", "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "hls-1"
     ] = "ethernet-100g",
     per_host: int | None = None,
+    link: StrPath | None = None,
     link_gb_s: float | None = None,
     host_gb_s: float | None = None,
     host_us: float | None = None,
@@ -603,6 +617,7 @@ def load(
     mode: Literal["eager", "compile", "trace"] | None = None,
     engine: str | None = None,
     int8: bool = False,
+    allow_lower_precision: bool = False,
     device: str | None = None,
     model: object | None = None,
     classes: StrPath | Sequence[StrPath] = (),
@@ -630,6 +645,7 @@ def evaluate(
     mode: Literal["eager", "compile", "trace"] | None = None,
     engine: str | None = None,
     int8: bool = False,
+    allow_lower_precision: bool = False,
     device: str | None = None,
     model: object | None = None,
     classes: StrPath | Sequence[StrPath] = (),

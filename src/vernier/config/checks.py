@@ -108,7 +108,7 @@ CROPS_OF_WHOLE_IMAGES = ("none", "pad")
 def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
     """Refuse a loader that does not support the augmentation of the recipe. Raises ConfigError."""
     # The native loader does everything that a recipe can contain.
-    if machine.backend == "native":
+    if machine.backend in ("auto", "native"):
         return
     augment, data = recipe.augment, recipe.data
     backend, native = given("machine.backend", machine.backend), use("machine.backend", "native")
@@ -146,7 +146,7 @@ def check_config(config: Config, *, detector: bool) -> None:
     check_loader(config.machine, config.recipe, detector=detector)
     check_reduction(config)
     _check_time_limit(config.limits.max_time)
-    for name in ("engine", "int8"):
+    for name in ("engine", "int8", "allow_lower_precision"):
         value = getattr(config.machine, name)
         if value != getattr(Machine(), name):
             raise ConfigError(
@@ -201,7 +201,7 @@ def _check_convolution(machine: Machine) -> None:
         if value != needed:
             raise ConfigError(
                 f"{given('machine.convolution', 'winograd')} does not work with {given(name, value)}. Use "
-                f"{use(name, needed)} or {use('machine.convolution', Machine().convolution)}."
+                f"{use(name, needed)} or {use('machine.convolution', 'torch')}."
             )
 
 

@@ -427,13 +427,14 @@ class Machine:
         "torch", "what runs the network in eval, predict and bench infer; auto: the fastest here, measured first"
     )
     int8: bool = option(False, "eval, predict and bench infer: INT8, calibrated on the images; not with engine = torch")
+    allow_lower_precision: bool = option(False, "engine = auto: measure bf16 too, and use it where it is the fastest")
     deterministic: bool = option(False, "only deterministic operations; refuse where there is none")
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch per process; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
-    backend: Annotated[str, Offered(("native",), (DECODERS, LOADERS))] = option(
-        "native",
-        "decodes and resizes training images; compiled: the same pixels, JPEGs faster",
+    backend: Annotated[str, Offered(("auto", "native"), (DECODERS, LOADERS))] = option(
+        "auto",
+        "decodes and resizes training images; compiled: the same pixels, JPEGs faster; auto: compiled if possible",
     )
     workers: int | None = option(
         None,
@@ -458,9 +459,10 @@ class Machine:
         "keep", "CPU memory: keep reuses freed blocks, huge also asks for huge pages, system is the C library's own"
     )
     channels_last: bool = option(True, "memory layout of images and weights")
-    convolution: Annotated[str, Offered(("torch",), (CONVOLUTIONS,))] = option(
-        "torch",
-        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products; rounds differently",
+    convolution: Annotated[str, Offered(("auto", "torch"), (CONVOLUTIONS,))] = option(
+        "auto",
+        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products, and rounds differently; auto: "
+        "winograd for large layers on a CPU with AVX-512",
     )
     check_memory: bool = option(
         True, "refuse a training that surely needs more memory than is free; false: warn and try it"

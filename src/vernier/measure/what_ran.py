@@ -56,7 +56,7 @@ def describe_run(
         feeding=feeding,
         precision="int8" if machine.int8 else machine.precision,
         mode=machine.mode,
-        convolution=machine.convolution if kind == "train" and machine.convolution != "torch" else None,
+        convolution=machine.convolution if kind == "train" and machine.convolution not in ("auto", "torch") else None,
         device=f"{device_kind} ({device.name})" if device is not None else device_kind,
         threads=threads,
         torch=installed_version("torch") or "",

@@ -64,6 +64,12 @@ class _WithEngine(Request):
         "that costs and gains on the others. Needs the engine onnxruntime or auto.",
         sets="machine.int8",
     )
+    allow_lower_precision: bool = option(
+        False,
+        "With the engine auto: also measure bf16 (OpenVINO, on a CPU with its instructions) and use it if it is the "
+        "fastest; the output shows what that costs on these images.",
+        sets="machine.allow_lower_precision",
+    )
 
 
 @shared

@@ -79,7 +79,7 @@ class Classify:
         if backend in plugin_names(LOADERS):
             reader: TrainingReader = load_plugin(LOADERS, "machine.backend", backend, "native")(source, recipe, machine)
             return reader
-        images = cached if backend == "native" else source  # decoders of windows need encoded images
+        images = cached if backend in ("auto", "native") else source  # decoders of windows need encoded images
         return TrainReader(images, recipe.data, recipe.augment, recipe.seed, backend)
 
     def eval_reader(self, source: Source) -> CountingReader:

@@ -84,6 +84,7 @@ def train(
     `notes` and `warnings` are about the configuration, and are recorded with those of the set-up.
     """
     restored = resume is not None and resume.checkpoint is not None
+    config = resume.keep_convolution(config) if resume is not None else config
     job = prepare(config, fresh=not restored, world=world)
     job.notes, job.warnings = (*notes, *job.notes), (*warnings, *job.warnings)
     try:

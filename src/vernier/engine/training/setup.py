@@ -174,7 +174,8 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
-    model = _convert_layers(convert_batch_norms(model, config, derived, world, device), machine, device)
+    model = _recompute(convert_batch_norms(model, config, derived, world, device), machine, device)
+    config = use_kernels(config, model, device, world)
     weight_notes = apply_starting_weights(model, config, train_source, fresh=fresh)
     optimizer = build_optimizer(model, recipe, derived.lr, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
@@ -226,13 +227,11 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     return job
 
 
-def _convert_layers(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
-    """Apply machine.activation_checkpointing and machine.convolution."""
+def _recompute(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
+    """Apply machine.activation_checkpointing."""
     if machine.activation_checkpointing:  # keep less, and nothing that was freed, which was as much again
         recompute_activations(model)
         device.return_freed_memory()
-    if machine.convolution != "torch":
-        use_kernels(machine.convolution, model, device)
     return model
 
 
@@ -308,9 +307,10 @@ def _build_reader(config: Config, derived: Derived, task: Task, source: Source) 
     # Cached images have their full size: with scaled decoding they would differ from those of the first epoch.
     cached_source, cache = cache_in_memory(source, 0 if data.scaled_decode else machine.cache_share, derived.world)
     reader = task.train_reader(source, cached_source, machine)
+    backend = getattr(reader, "decoder", machine.backend)  # what auto was; other loaders have no choice
     return reader, Loading(
-        **vars(cache if machine.backend == "native" else CacheDecision(cache="off")),
-        backend=machine.backend,
+        **vars(cache if backend == "native" else CacheDecision(cache="off")),
+        backend=backend,
         source=type(source).__name__,
         resize=reader.resize,
         scaled_decode=data.scaled_decode,

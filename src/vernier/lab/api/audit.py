@@ -65,7 +65,15 @@ def verify_run(request: Verify, session: Session) -> Verification:
     run = RunDir.open(Path(request.run or statement.predicate.run))
     differing, replayed = tuple(problems(statement, run)), None
     if request.depth != "hashes" and not differing:
-        again = Audit(run=str(run.path), full=request.depth == "full", device=request.device)
+        again = Audit(
+            run=str(run.path),
+            sample=5,
+            full=request.depth == "full",
+            procs=1,
+            device=request.device,
+            quiet=request.quiet,
+            json=request.json,
+        )
         replayed = audit_run(again, session)
     return Verification(
         run=str(run.path),

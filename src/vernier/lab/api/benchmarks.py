@@ -35,7 +35,8 @@ from vernier.config import (
 from vernier.data.sources.opening import check_source
 from vernier.devices import likely_kind, resolve
 from vernier.engine.inference.engines import find_engine
-from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
+from vernier.engine.processes.launch import LocalRun
+from vernier.errors import EXIT_DONE, EXIT_USAGE, ConfigError, RunFailed, did_you_mean
 from vernier.lab.bench.configurations import INT8, at_final_size, default_batch
 from vernier.lab.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION
 from vernier.lab.bench.session import DEFAULT_REPEATS, MOST_REPEATS, Outcome, run_bench
@@ -51,10 +52,12 @@ from vernier.lab.records.bench import (
     decode_request,
     read_bench,
 )
+from vernier.lab.records.links import LinkResult
 from vernier.lab.report.progress import BenchDisplay
 from vernier.lab.requests.benchmarks import (
     BenchArm,
     BenchInfer,
+    BenchLink,
     Benchmarked,
     BenchScaling,
     BenchTrain,
@@ -64,12 +67,12 @@ from vernier.lab.requests.benchmarks import (
 from vernier.models import is_detector
 from vernier.models import names as model_names
 from vernier.quantities import fraction, parse_duration
-from vernier.records.codec import DamagedRecord, encode
+from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.statistics import Estimate
 from vernier.references import command, given, use
 from vernier.requests.values import StrPath
 from vernier.signals import end_with_parent
-from vernier.store import RunDir, read_json
+from vernier.store import RunDir, parse_json, read_json, write_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -262,6 +265,21 @@ def measure(request: Benchmarked, session: Session) -> "Outcome":
     return outcome
 
 
+def measure_link(request: BenchLink, session: Session) -> "LinkResult | LocalRun | None":
+    """Measure the links between the processes of this run, or how local ones ended that did; None in all processes but
+    the first. Raises ConfigError."""
+    config, to_start = count_processes(change(Config(), request, "train").config)
+    if to_start:
+        return run_in_processes(request, session, to_start)
+    with joined(config, quiet=session.quiet) as world:
+        from vernier.lab.measured.links import measure_links
+
+        result = measure_links(world, resolve(config.machine.device), request.sizes_kib, request.repeats)
+        if world.first and request.out is not None:
+            write_json(Path(request.out), encode(result))
+        return result if world.first else None
+
+
 def measure_here(request: BenchArm, session: Session) -> int:
     """Measure what another process of Vernier asks for; the exit code. Raises ConfigError."""
     silence_profiler()
@@ -354,6 +372,17 @@ def _bench(request: Benchmarked, session: Session) -> Benchmark:
     return Benchmark(path)
 
 
+def _bench_link(request: BenchLink, session: Session) -> LinkResult:
+    result = measure_link(request, session)
+    if isinstance(result, LocalRun):
+        if result.code != EXIT_DONE:
+            raise (ConfigError if result.code == EXIT_USAGE else RunFailed)(result.reason)
+        return decode(LinkResult, parse_json(result.output))
+    assert result is not None  # Python is the first process
+    return result
+
+
+bench_link = function(BenchLink, _bench_link, "bench_link")
 bench_train = function(BenchTrain, _bench, "bench_train")
 bench_infer = function(BenchInfer, _bench, "bench_infer")
 bench_scaling = function(BenchScaling, _bench, "bench_scaling")

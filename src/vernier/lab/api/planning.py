@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from vernier import recipes as book
 from vernier.api.functions import function
@@ -11,9 +12,11 @@ from vernier.frozen import frozen
 from vernier.lab.planning.plan import NETWORKS, Network, Workload
 from vernier.lab.planning.table import PlanRow, divide_batch, plan_rows, reading_notes
 from vernier.lab.planning.workload import Basis, summary_lines, workload_of
+from vernier.lab.records.links import LinkResult
 from vernier.lab.requests.planning import Plan
 from vernier.quantities import fraction
-from vernier.references import given, use
+from vernier.references import command, given, use
+from vernier.store import read_record
 
 _MOST_DEVICES = 10**6
 _NUMBER = r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
@@ -75,7 +78,14 @@ def _network(request: Plan) -> "Network":
     """The network of this name with what the options change of it."""
     names = ("per_host", "link_gb_s", "host_gb_s", "host_us")
     changes = {name: value for name in names if (value := getattr(request, name)) is not None}
-    return replace(NETWORKS[request.network], **changes)
+    measured = dict[str, float]()
+    if request.link is not None:
+        try:
+            measured = read_record(LinkResult, Path(request.link)).network()
+        except OSError as error:
+            works = command("bench link", procs=2, out="FILE")
+            raise ConfigError(f"{given('link', request.link)} cannot be read: {error}. {works} writes one.") from None
+    return replace(NETWORKS[request.network], **{**measured, **changes})
 
 
 def _counts(text: str) -> list[int]:

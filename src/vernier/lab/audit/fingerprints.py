@@ -217,6 +217,7 @@ def _event(step: int, seconds: float, values: Mapping[str, list[int]]) -> Finger
     return FingerprintEvent(
         step=step,
         seconds=seconds,
+        shards=None,
         tensors=_pack([*values.get("gradients", ()), *values["weights"]]),
         **{kind: f"{combine(each):016x}" for kind, each in values.items()},
     )

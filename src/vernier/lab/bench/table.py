@@ -84,6 +84,8 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     int8 = row.engine_report.int8 if row.engine_report else None
     # What INT8 costs, beside its speed.
     cells |= {"INT8 against fp32": int8.figures()} if int8 else {}
+    bf16 = row.engine_report.bf16 if row.engine_report else None
+    cells |= {"bf16 against fp32": bf16.figures()} if bf16 else {}
     if row.latency_s is not None:
         rate = {"img/s total": row.busy or _rate_cell(row), "memory": _format_memory(row)}
         return cells | _latency_cells(row.latency_s) | rate

@@ -3,7 +3,17 @@
 from typing import Literal
 
 from vernier.config.settings import Engine, Mode, Precision
-from vernier.requests.common import PROCS_NAMES, Assigned, Json, OnDevice, Quiet, Settings, WithMode, WithPrecision
+from vernier.requests.common import (
+    PROCS_NAMES,
+    Assigned,
+    InProcesses,
+    Json,
+    OnDevice,
+    Quiet,
+    Settings,
+    WithMode,
+    WithPrecision,
+)
 from vernier.requests.declaring import Request, argument, option, request, shared
 from vernier.requests.values import Code, DataPath, Duration, FilePath, Fraction
 
@@ -14,6 +24,7 @@ from .common import (
     measuring,
     measuring_advanced,
     model_option,
+    out_file,
     out_folder,
     recipe_argument,
 )
@@ -230,6 +241,25 @@ class BenchScaling(Benchmarked, WithPrecision, WithMode):
     apart: bool = measuring(
         False, help="Also measure without gradient exchange, to separate network cost from CPU contention."
     )
+
+
+@request("bench link")
+class BenchLink(OnDevice, InProcesses, Settings, Quiet, Json):
+    """Measure bandwidth and latency between devices by message size: all-reduce, all-gather, point-to-point.
+
+    Within hosts and between them, with 95 % intervals. On several hosts it is started like training: by torchrun,
+    Slurm or mpirun. `vernier plan --link FILE` predicts with the result.
+
+    Examples:
+        vernier bench link --procs 8 --out link.json
+        torchrun --nnodes 2 --nproc-per-node 8 --no-python vernier bench link --out link.json
+    """
+
+    sizes_kib: tuple[int, ...] = measuring(
+        (1, 32, 1024, 25600), help="Message sizes per process; 25,600 KiB is a gradient bucket.", low=1, unit="KiB"
+    )
+    repeats: int = measuring(9, help="Number of samples; an interval needs six.", low=1)
+    out: FilePath | None = out_file(None, help="File for the result.", default="none")
 
 
 @request("bench arm")

@@ -4,9 +4,9 @@ from typing import Literal
 
 from vernier.requests.common import Assigned, Json
 from vernier.requests.declaring import argument, option, request
-from vernier.requests.values import Fraction
+from vernier.requests.values import FilePath, Fraction
 
-from .common import batch_option, machine_advanced
+from .common import batch_option, file_option, machine_advanced
 
 
 @request("plan")
@@ -53,6 +53,12 @@ class Plan(Assigned, Json):
         "ethernet-100g", help="Network between the devices; the next options change parts of it.", group="machine"
     )
     per_host: int | None = machine_advanced(None, help="Devices per host.", default="that of the network", low=1)
+    link: FilePath | None = file_option(
+        None,
+        help="What `vernier bench link` measured: bandwidth, latency and devices per host; the options below win.",
+        default="that of the network",
+        group="machine",
+    )
     link_gb_s: float | None = machine_advanced(
         None,
         help="Bandwidth between the devices of a host, in GB/s per device and direction.",

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vernier.data.decoding.decode import BadImage, Croppable, SegmentedJpeg, read_orientation, upright
-from vernier.data.sources.base import EncodedSource, Files, Indices, Names, OpenFiles
+from vernier.data.sources.base import EncodedSource, Files, Indices, Names, OpenFiles, Stored
 from vernier.data.sources.folder import visible_paths
 from vernier.data.sources.values import LARGEST_ID, UNREADABLE, check_class_names, parse_json, read_lines, read_text
 from vernier.errors import ConfigError, RunFailed
@@ -153,6 +153,13 @@ class ShardSource(EncodedSource):
     def read(self, index: int) -> bytes:
         shard, _, _, offset, size = self._find_image(index)
         return self._files.read(shard.name, offset, size)
+
+    def stored(self, samples: Indices) -> Stored | None:
+        if not isinstance(self._files, _LocalShards):
+            return None
+        located = [self._locate(index) for index in samples.tolist()]
+        shards = [(self._files.handle(shard.name), shard.bytes, table) for shard, table, _ in located]
+        return shards, [row for _, _, row in located]
 
     def lazy_image(self, index: int) -> Croppable:
         shard, table, row, offset, size = self._find_image(index)

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-CLUSTER = Path(__file__).resolve().parents[1] / "examples" / "cluster"
+CLUSTER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
 
 TEXT, COUNT, SWITCH = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
 NAME = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "maxLength": 63}
