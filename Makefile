@@ -120,6 +120,7 @@ soak: $(DEV)  ## train for 30 minutes with a fault every 30 seconds
 fuzz: $(DEV)  ## a million damaged files for every reader, and JPEGs by grammar
 	$(BIN)/python -m tests.fuzz
 	$(BIN)/python -m tests.fuzz.acceptance
+	$(BIN)/python -m tests.fuzz.native
 
 mutants: $(DEV)  ## break features of the five systems on purpose: their proofs must fail
 	$(BIN)/python -m tests.five_systems.mutants

@@ -313,6 +313,7 @@ OTHER_TESTS = (
     "five_systems",
     "golden",
     "traps",
+    "attacks",
     "chaos",
     "fuzz",
     "documentation",

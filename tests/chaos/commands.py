@@ -52,7 +52,7 @@ def exported(out: Path) -> Result:
 
 
 def _fill_mirror(_data: Data, out: Path) -> None:
-    make_mirror(out / "mirror", files=600)
+    make_mirror(out / "mirror", files=200)
 
 
 def _benchmarks(out: Path) -> list[BenchResult]:
@@ -93,16 +93,23 @@ def _tried(out: Path) -> Result:
 
 
 _MEASURED = ("starting", "any time", "any time", "next file", "next file")
-TUNE = "tune infer resnet8-small --batch 4 --time 5m --out {out}/machine.toml"
+TUNE = "tune infer resnet8-small --batch 4 --time 3m --out {out}/machine.toml"
 FINETUNE = (
     *("finetune", "{data}/images", "--out", "{out}", "--weights", "none", "--model", "resnet8-small"),
     *("--image-px", "32", "--epochs", "2", "--global-batch", "16", *SMALL, *OFTEN),
 )
 COMMANDS = [
-    Scenario(name="finetune", kills=12, words=FINETUNE, outcome=_finetuned, is_training=False, moments=MOMENTS),
+    Scenario(
+        name="finetune",
+        kills=120,
+        words=FINETUNE,
+        outcome=_finetuned,
+        is_training=False,
+        moments=(*MOMENTS, "any time", "any time", "exporting", "page"),
+    ),
     Scenario(
         name="export",
-        kills=20,
+        kills=300,
         words=("export", "{out}/runs/run", "--out", "{out}/model.safetensors"),
         fill=_train_to_export,
         outcome=exported,
@@ -111,7 +118,7 @@ COMMANDS = [
     ),
     Scenario(
         name="data get",
-        kills=60,
+        kills=120,
         words=("data", "get", "cifar10", "--out", "{out}/set", "--mirror", "file://{out}/mirror"),
         fill=_fill_mirror,
         is_training=False,
@@ -119,14 +126,14 @@ COMMANDS = [
     ),
     Scenario(
         name="data prepare, raw",
-        kills=40,
+        kills=150,
         words=("data", "prepare", "folder", "{data}/images", "{out}/raw", "--format", "raw"),
         is_training=False,
         moments=MOMENTS,
     ),
     Scenario(
         name="bench",
-        kills=10,
+        kills=24,
         words=("bench", "train", "resnet8-small", "--repeats", "2", "--steps", "3", "--batch", "2", "--out", "{out}"),
         outcome=_benchmarked,
         finished=_finished_rounds,
@@ -135,7 +142,7 @@ COMMANDS = [
     ),
     Scenario(
         name="study run",
-        kills=20,
+        kills=80,
         words=(
             *("study", "run", "--workload", "sgemm", "--iterations", "3", "--repeats", "2", "--virtual", "2"),
             *("--pause", "0s", "--kernels", "0", "--out", "{out}/study"),
@@ -147,7 +154,7 @@ COMMANDS = [
     ),
     Scenario(
         name="tune",
-        kills=3,
+        kills=6,
         words=(*TUNE.split(), *settings(machine__threads="1", machine__mode="eager")),
         outcome=_tuned,
         finished=_tried,

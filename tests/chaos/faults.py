@@ -46,6 +46,8 @@ FAULTS = {
     "EDQUOT": Plan(mode=Mode.ERROR, error=errno.EDQUOT, operations=NEEDS_ROOM),
     "EROFS": Plan(mode=Mode.ERROR, error=errno.EROFS, operations=CHANGING),
     "EIO": Plan(mode=Mode.ERROR, error=errno.EIO, operations=EVERY & ~Operation.OTHER),
+    # A file on a network that the server has exchanged meanwhile.
+    "ESTALE": Plan(mode=Mode.ERROR, error=errno.ESTALE, operations=EVERY & ~Operation.OTHER),
     "EMFILE": Plan(mode=Mode.ERROR, error=errno.EMFILE, operations=OPENED),
     "EINTR": Plan(mode=Mode.ERROR, error=errno.EINTR, operations=BLOCKING),
     "short write": Plan(mode=Mode.SHORT_WRITE, operations=Operation.WRITE),

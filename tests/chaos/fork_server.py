@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,7 @@ PRELOADED = (
 LEAVE_S = 60.0
 """How long the processes that a kill has orphaned may take to leave."""
 _MARK = "VERNIER_TEST_SESSION"
+_ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
 
 
 class StillRunning(AssertionError):
@@ -174,9 +176,9 @@ class Forked:
         return not _has_ended(self.pid)
 
     def processes(self) -> list[int]:
-        """Those of its process group: the pool that draws images is in it."""
-        members = (pid for pid in psutil.pids() if not _has_ended(pid) and _group_of(pid) == self.pid)
-        return sorted(members)
+        """Those of its process group, such as the pool that draws images, and what it orphaned in other groups."""
+        members = {pid for pid in psutil.pids() if not _has_ended(pid) and _group_of(pid) == self.pid}
+        return sorted(members | set(self.server.orphans()))
 
     def ranks(self) -> list[int]:
         return [self.pid] if self.running() else []
@@ -229,6 +231,7 @@ class ForkServer:
 
     variables: Mapping[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[str]" = field(init=False)
+    _sessions: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         environ = {**os.environ, "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "10000", **self.variables}
@@ -242,7 +245,16 @@ class ForkServer:
     ) -> Forked:
         """Fork a session; its output is appended to `log`. `host`: in the namespaces of that process."""
         request = {"start": arguments, "log": str(log), "environ": dict(environ), "host": host}
-        return Forked(self, self._ask(request))
+        session = Forked(self, self._ask(request))
+        self._sessions.add(session.pid)
+        return session
+
+    def orphans(self) -> list[int]:
+        """Processes whose session has ended: the server adopts them."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = [child.pid for child in psutil.Process(self.process.pid).children()]
+            return [pid for pid in children if pid not in self._sessions and not _has_ended(pid)]
+        return []
 
     def start_ranks(self, arguments: list[str], log: Path, environ: Mapping[str, str] = {}) -> Ranks:
         """Fork both processes of a run."""
@@ -297,6 +309,7 @@ def _serve() -> None:
         import_module(name)
     gc.collect()
     gc.freeze()  # the children need not look at what they inherit
+    ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
     children: set[int] = set()
     for line in sys.stdin:
         request = json.loads(line)
@@ -349,11 +362,19 @@ def _run(request: dict[str, Any]) -> NoReturn:
     import torch
 
     from tests.chaos.traced_commands import use_test_sets
-    from vernier.__main__ import main
+    from vernier.lab import launcher
 
     torch.set_num_threads(1)
     use_test_sets()
-    sys.argv = ["vernier", *request["start"]]
+    # What measures is forked too, in place of a new Python that imports PyTorch.
+    launcher.subprocess.Popen = ForkedPopen  # type: ignore[misc]
+    _become_command(request["start"])
+
+
+def _become_command(arguments: list[str]) -> NoReturn:
+    from vernier.__main__ import main
+
+    sys.argv = ["vernier", *arguments]
     code = 1
     try:
         code = main()
@@ -362,6 +383,35 @@ def _run(request: dict[str, Any]) -> NoReturn:
     finally:
         finish()
         os._exit(code)
+
+
+class ForkedPopen(subprocess.Popen):  # type: ignore[type-arg]
+    """Starts `python -m vernier ARGUMENTS` as a fork of this process; anything else as usual."""
+
+    def _execute_child(self, args: Any, *rest: Any) -> None:
+        words = [] if isinstance(args, str) else [str(word) for word in args]
+        if words[1:4] != ["-P", "-m", "vernier"]:
+            super()._execute_child(args, *rest)  # type: ignore[misc]
+            return
+        # As in subprocess.py of Python 3.11 to 3.14: the variables, and descriptors of the parent's and child's ends.
+        environ, ends = rest[5], rest[9:15]
+        streams = (ends[0], ends[3], ends[5])
+        self.pid = os.fork()
+        if self.pid:
+            self._child_created = True
+            self._close_pipe_fds(*ends)  # type: ignore[attr-defined]
+            return
+        os.setsid()
+        for number, descriptor in enumerate(streams):
+            if descriptor >= 0:
+                os.dup2(descriptor, number)
+        # What its parent would tidy at its end, a scratch folder among it, is not this one's.
+        atexit._clear()
+        weakref.finalize._registry.clear()  # type: ignore[attr-defined]
+        if environ is not None:
+            os.environ.clear()
+            os.environ.update(environ)
+        _become_command(words[4:])
 
 
 if __name__ == "__main__":

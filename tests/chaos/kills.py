@@ -26,7 +26,7 @@ from .scenarios import MOMENTS, SCENARIOS, Data, Scenario, View
 
 SESSION_LIMIT_S = 600.0
 LONGEST_CHAIN = 4
-POLL_S = 0.0002
+POLL_S = 0.0005
 ACTIVITIES = ("starting", "saving", "replacing a file", "evaluating", "elsewhere", "resumed")
 """What a session was doing when it was killed, more than one may be true. `starting`: it had logged or written nothing;
 `elsewhere`: none of the four; `resumed`: the session before it was killed too."""
@@ -81,13 +81,16 @@ class Harness:
     server: ForkServer
     dice: random.Random
     reference: Result = field(init=False)
+    seconds: float = 0.0
+    """Of the undisturbed session."""
     eval_steps: frozenset[int] = frozenset()
     last_step: int = 0
 
     def __post_init__(self) -> None:
-        out = self._new_folder("reference")
+        out, began_s = self._new_folder("reference"), time.monotonic()
         if code := self._start(out).wait():
             raise ChainFailed(f"{self.scenario.name}: the undisturbed session ended with {code}\n{self._log_tail(out)}")
+        self.seconds = time.monotonic() - began_s
         self.reference = self.scenario.result(out)
         steps = [int(name.split()[1]) for name in self.reference if name.startswith("step ")]
         evaluations = [int(name.split()[1]) for name in self.reference if name.startswith("eval ")]
@@ -135,7 +138,8 @@ class Harness:
 
     def _kill_session(self, chain: Chain, out: Path) -> bool:
         """Start a session and kill it at some moment; False where the work was complete before."""
-        reached, longest_s = MOMENTS[self.dice.choice(self.scenario.moments)](self.dice)
+        moment = self.dice.choice(self.scenario.moments)
+        reached, longest_s = MOMENTS[moment](self.dice)
         view = View(self.scenario, out, self.eval_steps, self.last_step)
         session = self._start(out)
         deadline_s = time.monotonic() + SESSION_LIMIT_S
@@ -144,7 +148,9 @@ class Harness:
                 _kill_all(session)
                 raise ChainFailed(f"a session is still running after {SESSION_LIMIT_S:.0f} s")
             time.sleep(POLL_S)
-        time.sleep(self.dice.random() ** 3 * longest_s)  # mostly at once: what is replaced is replaced in a millisecond
+        # Mostly at once: what is replaced is replaced in a millisecond.
+        share = self.dice.random()
+        time.sleep(share**3 * longest_s if moment != "any time" else share * self.seconds)
         killed = session.running() and self._kill(session)
         code = session.wait()
         if not killed and code:
@@ -194,14 +200,17 @@ def _activities(view: View, *, resumed: bool) -> list[str]:
 
 
 def make_data(folder: Path, server: ForkServer) -> Data:
-    """The data of all scenarios."""
+    """The data of all scenarios; those of an earlier call, if they are complete."""
     data = Data(folder=folder)
+    if (complete := folder / "complete").exists():
+        return data
     folder.mkdir(parents=True)
     log = folder / "making.log"
     for command in data.commands():
         if server.start(command, log, {"VERNIER_HOME": str(folder / "home")}).wait():
             raise ChainFailed(f"{' '.join(command)}\n{log.read_text()}")
     data.forget_tables()
+    complete.touch()
     return data
 
 
@@ -244,12 +253,13 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1000, help="total, shared among the scenarios (default: 1000)")
     parser.add_argument("--seed", type=int, default=1, help="of moments and victims (default: 1)")
     parser.add_argument("--scenario", action="append", default=[], help="only those with this in their name")
+    parser.add_argument("--data", type=Path, help="make the data here and keep them, for several runs with other seeds")
     chosen = _chosen((flags := parser.parse_args()).scenario)
     share = flags.kills / sum(scenario.kills for scenario in chosen)
     tallies: dict[str, Tally] = {}
     work = Path(tempfile.mkdtemp(prefix="vernier-kills-"))
     with fork_server() as server:
-        data = make_data(work / "data", server)
+        data = make_data(flags.data or work / "data", server)
         for scenario in chosen:
             kills = max(1, round(scenario.kills * share))
             tally = tallies[scenario.name] = run_scenario(scenario, data, work, server, kills, flags.seed)

@@ -43,6 +43,8 @@ class Program:
     words: str
     outcome: Callable[[Path], Result] = tree_result
     fill: Callable[[Path, Path], None] = field(default=lambda _data, _root: None)
+    whole: Callable[[Path, Result], bool] | None = None
+    """Whether what has its final name is whole: what a user would take, without the command run again."""
 
     @property
     def cache(self) -> Callable[[Path], bool] | None:
@@ -51,6 +53,11 @@ class Program:
 
 def _copy_run(data: Path, root: Path) -> None:
     shutil.copytree(data / "run", root / "run")
+
+
+def _whole_export(root: Path, reference: Result) -> bool:
+    """A power cut leaves the model or none; the card, which is written after it, may be missing."""
+    return not (root / "model.safetensors").exists() or exported(root)["model"] == reference["model"]
 
 
 def _images(root: Path) -> Result:
@@ -65,7 +72,7 @@ def _cache(root: Path) -> Result:
 
 PREPARE = "data prepare folder {data}/photos {root}/out --workers 1 --format"
 PROGRAMS = (
-    Program("export", "export {root}/run --out {root}/model.safetensors", exported, _copy_run),
+    Program("export", "export {root}/run --out {root}/model.safetensors", exported, _copy_run, _whole_export),
     Program("data get", "data get cifar10 --out {root}/set --mirror file://{data}/mirror", _images),
     Program("data prepare, shards", f"{PREPARE} shards --shard-mb 1 --no-restarts", _images),
     Program("data prepare, raw", f"{PREPARE} raw --short-side-px 32", _images),
@@ -152,19 +159,50 @@ class Bench:
         return found
 
     def power_cut(self, most: int, seed: int) -> Findings:
-        """In each state that the disk may hold at some moment, or in as many as are wanted, drawn from all moments."""
+        """In each state that the disk may hold at some moment, or in as many as are wanted.
+
+        States are drawn again with other random numbers until there are enough, or no new ones.
+        """
         self._clear()
         base = self._root.with_name("base")
         shutil.rmtree(base, ignore_errors=True)
         shutil.copytree(self._root, base)
-        dice, found, seen = random.Random(seed), Findings(), set[bytes]()
-        trees = list(self._states(base, self._run(Plan(record=True)), dice, seen))
-        for tree in trees if len(trees) <= most else dice.sample(trees, most):
-            self._fill(tree)
-            if (load := self._program.cache) is not None:
+        dice, found, seen, size = random.Random(seed), Findings(), set[bytes](), -1
+        ending, load = self._run(Plan(record=True)), self._program.cache
+        while load is not None and size < len(seen) < most:
+            size = len(seen)
+            for tree in self._states(base, ending, dice, seen):
+                self._fill(tree)
                 found.add("" if load(self._root) else f"a damaged file was used: {sorted(tree)}")
-            else:
+                if len(seen) >= most:
+                    break
+        if load is None:
+            trees = list(self._states(base, ending, dice, seen))
+            for tree in trees if len(trees) <= most else dice.sample(trees, most):
+                self._fill(tree)
                 found.add(_at("power cut", self._problem()))
+        return found
+
+    def left_whole(self, most: int, seed: int) -> Findings:
+        """States after a power cut in which nothing with its final name is damaged; the command is not run again."""
+        assert self._program.whole is not None
+        self._clear()
+        base = self._root.with_name("base")
+        shutil.rmtree(base, ignore_errors=True)
+        shutil.copytree(self._root, base)
+        dice, found, seen, size = random.Random(seed), Findings(), set[bytes](), -1
+        ending = self._run(Plan(record=True))
+        while size < len(seen) < most:
+            size = len(seen)
+            for tree in self._states(base, ending, dice, seen):
+                self._fill({path: content for path, content in tree.items() if not path.startswith("run/")})
+                try:
+                    whole = self._program.whole(self._root, self.reference)
+                except SafetensorError:
+                    whole = False
+                found.add("" if whole else f"a damaged file has its final name: {sorted(tree)}")
+                if len(seen) >= most:
+                    break
         return found
 
     def _states(self, base: Path, ending: Ending, dice: random.Random, seen: set[bytes]) -> Iterator[Tree]:
@@ -194,13 +232,21 @@ def make_inputs(work: Path) -> None:
 def attack(program: Program, work: Path, server: Server, *, stride: int, states: int, seed: int) -> dict[str, Findings]:
     """All attacks on one command."""
     bench = Bench(program, work, server)
-    found = {"killed": bench.killed(stride), "disk full": bench.disk_full(stride)}
-    return {**found, "power cut": bench.power_cut(states, seed)}
+    found = {"killed": Findings(), "disk full": Findings()}
+    if stride:
+        found = {"killed": bench.killed(stride), "disk full": bench.disk_full(stride)}
+    found["power cut"] = bench.power_cut(states, seed)
+    if program.whole is not None:
+        more = bench.left_whole(100 * states, seed)
+        found["power cut"] = Findings(
+            found["power cut"].trials + more.trials, found["power cut"].problems + more.problems
+        )
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--stride", type=int, default=1, help="kill and fail at every n-th operation only")
+    parser.add_argument("--stride", type=int, default=1, help="kill and fail at every n-th operation only; 0: never")
     parser.add_argument("--states", type=int, default=300, help="power cuts per command; caches: 100 times as many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--command", action="append", default=[], help="only those with this in their name")

@@ -176,6 +176,13 @@ def _steps(count: int) -> Reached:
     return lambda view: sum(kind == "step" for kind, _ in view.events()) >= count
 
 
+def _has_file(start: str) -> Reached:
+    """Once a file of a run, finished or not, has such a name."""
+    return lambda view: any(
+        name.lstrip(".").startswith(start) for run in _names(view.out) for name in _names(view.out / run)
+    )
+
+
 MOMENTS: dict[str, Callable[[random.Random], tuple[Reached, float]]] = {
     # each: when it begins, and the longest time after that at which the kill comes
     "starting": lambda dice: (lambda view: True, 0.3),
@@ -185,8 +192,10 @@ MOMENTS: dict[str, Callable[[random.Random], tuple[Reached, float]]] = {
     "evaluating": lambda dice: (View.is_evaluating, 0.03),
     "resumed": lambda dice: (lambda view: bool(view.events()), 0.05),
     "ending": lambda dice: (lambda view: ("step", view.last_step) in view.events(), 0.1),
-    "any time": lambda dice: (lambda view: True, 15.0),
+    "any time": lambda dice: (lambda view: True, 0.0),  # up to as long as the undisturbed session took
     "writing": lambda dice: (lambda view: bool(view.temporaries()), 0.02),
+    "exporting": lambda dice: (_has_file("model.safetensors"), 0.1),
+    "page": lambda dice: (_has_file("model_card.md"), 0.3),
     "next file": lambda dice: (View.grew, 0.02),
 }
 TRAINING_MOMENTS = ("starting", "training", "saving", "saving", "pointer", "evaluating", "resumed", "ending")

@@ -58,11 +58,11 @@ def write_devkit(path: Path, meta: bytes, truth: str) -> Path:
 
 
 def fill_disk_at(patch: pytest.MonkeyPatch, name: str) -> None:
-    """A file of this name that is made as a temporary one is /dev/full: it takes nothing."""
+    """A file whose name begins so, made as a temporary one, is /dev/full: it takes nothing."""
     touch = Path.touch
 
     def touch_or_fill(path: Path, *arguments: Any, **named: Any) -> None:
-        if path.name == name:
+        if path.name.startswith(name):
             path.symlink_to("/dev/full")
         else:
             touch(path, *arguments, **named)

@@ -11,8 +11,8 @@ from tests.data.http_server import Server
 from vernier.addresses import VARIABLE
 from vernier.data import downloads as module
 from vernier.data.downloads import (
+    HASHES,
     MIRROR,
-    SHA256,
     TORCHVISION,
     Checksum,
     Progress,
@@ -129,10 +129,11 @@ def test_the_publishers_address_is_used_unless_a_mirror_is_set(monkeypatch: pyte
 
 
 def test_whole_hashes_are_checked_and_weights_without_one_need_a_safe_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    for file, whole in SHA256.items():
+    for file, whole in HASHES.items():
         assert file in TORCHVISION.values()
-        assert (len(whole), whole[:8]) == (64, file.rpartition("-")[2].removesuffix(".pth"))
-    assert pretrained("resnet50-v2").checksum.value == SHA256["resnet50-11ad3fa6.pth"]
+        assert len(whole) == 128 or (len(whole), whole[:8]) == (64, file.rpartition("-")[2].removesuffix(".pth"))
+    assert pretrained("resnet50-v2").checksum.value == HASHES["resnet50-11ad3fa6.pth"]
+    assert pretrained("resnext50-32x4d-v1").checksum.algorithm == "sha512"
     monkeypatch.setenv(MIRROR, "http://mirror.example.org/models")
     assert pretrained("resnet50-v2").url == "http://mirror.example.org/models/resnet50-11ad3fa6.pth"
     with pytest.raises(ConfigError, match="only eight digits of its hash are published"):
@@ -154,7 +155,7 @@ def test_every_name_is_a_network_of_the_catalogue_and_known_as_published(name: s
     assert published.network == chosen.network
     assert chosen.network in names()
     assert published.by == f"torchvision IMAGENET1K_{'V2' if name.endswith('-v2') else 'V1'}"
-    assert len(chosen.checksum.value) in (8, 64)
+    assert len(chosen.checksum.value) in (8, 64, 128)
 
 
 @pytest.fixture

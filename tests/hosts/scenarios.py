@@ -156,6 +156,43 @@ def cut_of_the_rendezvous(site: Site) -> None:
     assert "the launcher at node1:" in site.log_of(1), site.log_of(1)
 
 
+def packet_loss(site: Site) -> None:
+    """20 % of all packets are lost from the middle of the run on: slow, but trains to the end."""
+    site.ranks("--max-steps", "40", "--set", "machine.rank_timeout_s=60")
+    site.disturb(loss=0.2)
+    site.ended(0, 0)
+
+
+def slow_link(site: Site) -> None:
+    """1 Mbit/s and 200 ms from the middle of the run on: slow, but trains to the end."""
+    site.ranks("--max-steps", "20", "--set", "machine.rank_timeout_s=60")
+    site.disturb(mbit_s=1, delay_ms=100)
+    site.ended(0, 0)
+
+
+def cable_back_in_time(site: Site) -> None:
+    """node2's cable is out for half of the limit: trains to the end."""
+    site.ranks("--max-steps", "200")
+    site.disturb(cut=[2])
+    time.sleep(TIMEOUT_S / 2)
+    site.hosts.change(cut=[])
+    site.ended(0, 0)
+
+
+def power_off_of_the_rendezvous(site: Site) -> None:
+    """node1, the host of the rendezvous, loses its power: node2 ends, exit 1, node1 is named."""
+    site.hosts[2].give_up_after(5)
+    site.ranks()
+    site.disturb()
+    site.hosts[1].switch_off()
+    code, output = site.runs[1].wait()
+    assert code == 1, output
+    # Whichever notices first: the heartbeat, or a collective.
+    texts = f"rank 0 at node1:{PORT} cannot be reached", f"The rendezvous at node1:{PORT} is gone"
+    assert any(text in output + site.log_of(1) for text in texts), output
+    assert site.hosts[2].processes() == []
+
+
 def power_off(site: Site) -> None:
     """node2 loses its power: node1 ends, exit 1, node2 is named."""
     site.torchrun()
@@ -410,7 +447,8 @@ IPV6_ONLY = (ipv6_address, poor_network_then_cut)
 IN_CI = (poor_network_then_cut, firewall, elastic)
 ALL: tuple[Scenario, ...] = (
     *(by_name, ipv6_address, own_name_is_loopback, mpirun, srun, poor_network_then_cut, cut, cut_of_the_rendezvous),
-    *(power_off, firewall, firewall_of_the_rendezvous, busy_port, elastic, hydra, slurm_node_fails),
+    *(power_off, power_off_of_the_rendezvous, packet_loss, slow_link, cable_back_in_time),
+    *(firewall, firewall_of_the_rendezvous, busy_port, elastic, hydra, slurm_node_fails),
     *(one_report, shards_from_a_server),
     *FOUR_HOSTS,
 )

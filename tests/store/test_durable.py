@@ -87,7 +87,10 @@ def test_a_link_under_the_temporary_name_is_not_written_through(tmp_path: Path) 
     """In a folder that others can write to, the name of the temporary file can be guessed."""
     victim, page = tmp_path / "victim", tmp_path / "page.html"
     victim.write_text("precious")
-    page.with_name(f".{page.name}.tmp-{os.getpid()}").symlink_to(victim)
+    with replaced_atomically(page) as temporary:
+        name = temporary.name
+    page.unlink()
+    page.with_name(name).symlink_to(victim)
     write_atomically(page, "content")
     assert victim.read_text() == "precious"
     assert page.read_text() == "content"

@@ -56,7 +56,7 @@ TORCHVISION = {
     "resnext101-64x4d": "resnext101_64x4d-173b62eb.pth",
 }
 """Name -> file. -v1 and -v2 are IMAGENET1K_V1 and _V2: two trainings of one network, whose strides are v1.5 in both."""
-SHA256 = {
+HASHES = {
     "resnet18-f37072fd.pth": "f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec",
     "resnet34-b627a593.pth": "b627a593bcbe140c234610266fe4f8ae95ea42fc881d091c9b6052e6b1d0590f",
     "resnet50-0676ba61.pth": "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
@@ -64,16 +64,19 @@ SHA256 = {
     "resnet101-63fe2227.pth": "63fe2227b86e8f1f2063f43a75c84d195911b6a0eace650907dd3dc62dd49a0a",
     "resnet101-cd907fc2.pth": "cd907fc2a0de2292b2ba2b27d2216bc672d84632d1cf20058d01c0c03b5e020e",
     "resnet152-394f9c45.pth": "394f9c45966e3651a89bbb78a48410a6755854ce4a5ab64927cf1c7247f85e58",
+    # SHA-512, in the script by which MLPerf's reference detector fetches its backbone.
+    "resnext50_32x4d-7cdf4587.pth": "15c9f0bc1c8d64750712f86ffaded3b0bc6a87e77a395dcda3013d8af65b7ebf"
+    "3ca1c24dd3aae60c0d83e510b4d27731f0526b6f9392c0a85ffc18e5fecd8a13",
 }
-"""The whole hashes as far as independent projects that downloaded the files agree on them; the publisher states eight
-digits. The others must come from where nobody on the way can exchange them."""
+"""The whole SHA-256 or SHA-512 as far as independent projects that downloaded the files agree on them; the publisher
+states eight digits. The others must come from where nobody on the way can exchange them."""
 
 
 @dataclass(frozen=True)
 class Checksum:
     """The hexadecimal hash that a file must have, or its first digits."""
 
-    algorithm: Literal["md5", "sha256"]
+    algorithm: Literal["md5", "sha256", "sha512"]
     value: str
 
     def of(self, path: Path) -> str:
@@ -189,7 +192,8 @@ class _Pretrained:
 
     @property
     def checksum(self) -> Checksum:
-        return Checksum("sha256", SHA256.get(self.file) or self.file.rpartition("-")[2].partition(".")[0])
+        digits = HASHES.get(self.file) or self.file.rpartition("-")[2].partition(".")[0]
+        return Checksum("sha512" if len(digits) == 128 else "sha256", digits)
 
     @property
     def path(self) -> Path:
@@ -203,7 +207,7 @@ class _Pretrained:
             raise ConfigError(f"{MIRROR} = {base} is not an address. One begins with {', '.join(SCHEMES)}")
         # Eight digits are 32 bits: within reach of whoever can answer in the server's place.
         exchangeable = base.startswith(("http://", "ftp://")) and urlsplit(base).hostname not in _THIS_MACHINE
-        if exchangeable and self.file not in SHA256:
+        if exchangeable and self.file not in HASHES:
             raise ConfigError(
                 f"{MIRROR} = {base} is not safe for {self.file}: only eight digits of its hash are published. Use an "
                 "address with https:// or file://."

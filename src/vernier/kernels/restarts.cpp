@@ -382,7 +382,9 @@ void Rewriter::write_frame(Writer& writer) const {
 extern "C" int64_t EXPORTED(jpeg_restarts)(
     const uint8_t* image, int64_t bytes, int64_t interval, const uint8_t** out) try {
   static thread_local std::unique_ptr<Rewriter> kept(new Rewriter);
-  if (kept->out.capacity() > KEPT || kept->values.capacity() > KEPT / 2) kept.reset(new Rewriter);
+  size_t most = std::max(kept->out.capacity(), 2 * kept->values.capacity());
+  for (const std::vector<Block>& each : kept->blocks) most = std::max(most, sizeof(Block) * each.capacity());
+  if (most > KEPT) kept.reset(new Rewriter);
   if (!kept->rewrite(image, image + bytes, interval)) return 0;
   *out = kept->out.data();
   return static_cast<int64_t>(kept->out_bytes);

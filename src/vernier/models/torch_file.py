@@ -6,6 +6,7 @@ beside the weights (the loss scaler) are replaced by inert placeholders; any oth
 
 import argparse
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ def _load(path: Path, skipped: list[str]) -> Any:
     # Training scripts save their arguments with the weights; a Namespace only holds values.
     placeholders = [(type(name.rpartition(".")[2], (_Placeholder,), {}), name) for name in skipped]
     with path.open("rb") as file, torch.serialization.safe_globals([argparse.Namespace, *placeholders]):
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                # torch.save never compresses: members that are larger than their file unpack to gigabytes.
+                if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
+                    raise ValueError("it is compressed")
+        file.seek(0)
         return torch.load(file, map_location="cpu", weights_only=True)
 
 

@@ -9,7 +9,9 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,7 +63,9 @@ def replaced_atomically(path: Path, *, sync: bool = True) -> Iterator[Path]:
     Without `sync` a crash of the machine may lose the file: for what can be made again.
     """
     # In the same folder: a rename is atomic only within a file system.
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    # With the host in it: containers that share a folder have processes with the same number.
+    host = zlib.crc32(socket.gethostname().encode())
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}{host:010d}")
     try:
         # In a folder that others can write to, such as /tmp, somebody may have put a link under this name.
         temporary.unlink(missing_ok=True)

@@ -299,7 +299,14 @@ class RunDir:
             self.path / "run.lock", "a+", encoding="utf-8", errors="replace", opener=_without_following
         )
         try:
-            if not _lock(f):
+            try:
+                free = _lock(f)
+            except OSError as error:
+                raise ConfigError(
+                    f"{self.path} cannot be locked ({error.strerror}), and two writers would damage it. Use a folder "
+                    f"on a file system with locks: {use('out', slot='DIR')}."
+                ) from None
+            if not free:
                 raise ConfigError(
                     f"{self.path} is in use by another process{_holder(f)}. Wait for it or stop it first, or start "
                     f"another run: {use('resume', 'never')}."
@@ -340,11 +347,10 @@ _LOCK_TRIES, _LOCK_PAUSE_S = 20, 0.05
 
 
 def _lock(file: TextIO) -> bool:
+    """Raises OSError on a file system without locks."""
     for _ in range(_LOCK_TRIES):
-        # A file system without locks refuses every try, and so the run: two writers would damage it.
-        with contextlib.suppress(OSError):
-            if lock(file):
-                return True
+        if lock(file):
+            return True
         threading.Event().wait(_LOCK_PAUSE_S)
     return False
 

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 
 from vernier.config import Config, to_dict
 from vernier.config.migrations import SCHEMAS
+from vernier.data.unfinished import locked_file
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.models import entry_of, shown_name, weights
@@ -19,6 +20,7 @@ from vernier.records.events import StartEvent
 from vernier.records.run import ExportCheck, ModelFile
 from vernier.references import given, use
 from vernier.store import RunDir
+from vernier.store.durable import remove_leftover, temporaries
 from vernier.version import describe_version
 
 from .model_file import network_formats, read_description, to_metadata
@@ -99,9 +101,19 @@ def export(
     about = describe_model(trained)
     replaced = again and _has_same_model(target, about)
     check_export(form, None if replaced else target, data=data, normalized_input=normalized_input)
-    if form not in _WEIGHTS:
-        return network_formats()[form].export(trained, target, about, data=data, normalized_input=normalized_input)
-    _write_weights(trained, form, target, to_metadata(about))
+    try:
+        with locked_file(target.with_name(f".{target.name}.lock")) as alone:
+            if not replaced:
+                _require_free(target)  # of two at once, the other may have written it meanwhile
+            for leftover in temporaries(target.parent) if alone else ():
+                if leftover.name.startswith(f".{target.name}.tmp-"):  # of a killed export: as large as the model
+                    remove_leftover(leftover)
+            if form not in _WEIGHTS:
+                write = network_formats()[form].export
+                return write(trained, target, about, data=data, normalized_input=normalized_input)
+            _write_weights(trained, form, target, to_metadata(about))
+    except OSError as error:
+        raise unwritable(target, error) from None
     return Exported(path=target, about=about)
 
 
