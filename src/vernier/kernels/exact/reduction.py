@@ -16,13 +16,12 @@ from torch import nn
 from vernier.config import Config, Derived
 from vernier.devices import Device
 from vernier.engine.processes.gradients import GradientReduction, ReductionTimes
+from vernier.engine.processes.shard_convolutions import convert_convolutions
+from vernier.engine.processes.tree import Node, PartialSums, add_up, nodes_within
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError, RunFailed
 from vernier.torch_private import all_gather_flat, foreach_copy_
 from vernier.wording import plural
-
-from .shard_convolutions import convert_convolutions
-from .tree import Node, PartialSums, add_up, nodes_within
 
 _ALIGNED = 16
 """Gradients begin at multiples of so many elements, 64 bytes, as a tensor of their own would."""

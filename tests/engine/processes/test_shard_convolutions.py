@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vernier.kernels.exact import shard_convolutions
-from vernier.kernels.exact.shard_convolutions import ShardConv2d, convert_convolutions
+from vernier.engine.processes import shard_convolutions
+from vernier.engine.processes.shard_convolutions import ShardConv2d, convert_convolutions
 
 
 def network(stride: int = 1, kernel: int = 3, padding: int = 1) -> nn.Sequential:

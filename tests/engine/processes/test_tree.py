@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vernier.kernels.exact.tree import PartialSums, add_up, nodes_within
+from vernier.engine.processes.tree import PartialSums, add_up, nodes_within
 
 Holders = list[tuple[int, int]]
 
