@@ -126,6 +126,20 @@ def measure(backend: str, threads: int) -> dict[str, float]:
         return result
 
 
+def show_results(found: dict[tuple[str, int], list[dict[str, float]]]) -> None:
+    for (backend, threads), results in found.items():
+
+        def show(name: str, results: list[dict[str, float]] = results) -> str:
+            values = [result[name] for result in results if name in result]
+            return f"{statistics.median(values):,.2f} ({min(values):,.2f} to {max(values):,.2f})" if values else "-"
+
+        print(
+            f"{backend:8s} {threads:2d} threads, n = {len(results)}: {show('us_per_image')} us with the lock per image,"
+            f" {show('images_per_s')} img/s; tiny call {show('call_us')} us, {show('call_ratio')} x alone; forward and "
+            f"backward {show('step_ratio')} x alone"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
@@ -142,17 +156,7 @@ def main() -> None:
                 command = [sys.executable, __file__, "--one", backend, str(threads)]
                 output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 found.setdefault((backend, threads), []).append(json.loads(output.splitlines()[-1]))
-    for (backend, threads), results in found.items():
-
-        def show(name: str, results: list[dict[str, float]] = results) -> str:
-            values = [result[name] for result in results if name in result]
-            return f"{statistics.median(values):,.2f} ({min(values):,.2f} to {max(values):,.2f})" if values else "-"
-
-        print(
-            f"{backend:8s} {threads:2d} threads, n = {len(results)}: {show('us_per_image')} us with the lock per image,"
-            f" {show('images_per_s')} img/s; tiny call {show('call_us')} us, {show('call_ratio')} x alone; forward and "
-            f"backward {show('step_ratio')} x alone"
-        )
+        show_results(found)  # after every round: on a busy machine the last one may not be waited for
     print(f"Targets: at most {TARGET_US} us per image, at most {TARGET_SLOWDOWN} x alone beside 14 threads (compiled).")
 
 

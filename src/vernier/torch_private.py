@@ -7,6 +7,7 @@ of these names, this file and its tests are the only ones to change. `make test-
 
 import inspect
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -110,6 +111,8 @@ def compiler_counters() -> tuple[int, float]:
 
     There is no public count of compilations or of their time.
     """
+    if "torch._dynamo" not in sys.modules:  # importing it takes longer than many a run
+        return 0, 0.0
     from torch._dynamo import utils
 
     times = utils.compilation_time_metrics

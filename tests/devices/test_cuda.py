@@ -4,7 +4,6 @@ import os
 import warnings
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -102,15 +101,23 @@ def test_sums_of_several_processes_repeat_only_if_nccl_has_one_algorithm(
     assert os.environ["NCCL_ALGO"] == "Tree"
 
 
-@pytest.mark.parametrize(("code", "known"), [(6, False), (2, False), (4, True), (3, True)])
+@pytest.mark.parametrize(
+    ("listed", "known"),
+    [
+        (f"  MIG 1g.5gb     Device  0: (UUID: MIG-{UUID})", True),
+        (f"GPU 0: NVIDIA A100 (UUID: GPU-{UUID})", False),  # that is the whole GPU's
+        (None, True),  # no nvidia-smi
+    ],
+)
 def test_a_mig_uuid_that_the_driver_does_not_know_is_none(
-    code: int, known: bool, monkeypatch: pytest.MonkeyPatch
+    listed: str | None, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not found, invalid argument; no permission and not supported say nothing about the UUID."""
-    pynvml = pytest.importorskip("pynvml")
     monkeypatch.setattr(torch, "cuda", cuda_spec(name="NVIDIA A100-SXM4-40GB MIG 1g.5gb", uuid=UUID))
-    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", Mock(side_effect=pynvml.NVMLError(code)))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if listed is not None:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\necho '{listed}'\n")
+        program.chmod(0o755)
     assert Cuda().identity()[0].uuid == (f"MIG-{UUID}" if known else None)
 
 

@@ -1,5 +1,5 @@
-"""The compiled decoder: the same pixels as libjpeg-turbo's and PyTorch's, the same verdict on damaged files, and training
-with it."""
+"""The compiled decoder: the same pixels as libjpeg-turbo's and PyTorch's, the same verdict on damaged files, and
+training with it."""
 
 import ctypes
 import io
@@ -29,7 +29,7 @@ from vernier.data.loading.readers import TrainReader
 from vernier.data.sources.base import EncodedSource
 from vernier.data.sources.containers.shards import open_shards
 from vernier.data.sources.folder import FolderSource
-from vernier.errors import RunFailed
+from vernier.errors import ConfigError, RunFailed
 from vernier.kernels import jpeg
 from vernier.kernels.jpeg import CompiledDecoder
 from vernier.kernels.library import NeededBy, load_function
@@ -344,7 +344,7 @@ def made_alike(source: EncodedSource, data: Data) -> int:
 
 
 @pytest.mark.parametrize(("mode", "size"), [("bilinear", 224), ("bicubic", 96)])
-def test_photographs(real_data: Callable[[str], Path], tmp_path: Path, mode: str, size: int) -> None:
+def test_chunks_of_photographs(real_data: Callable[[str], Path], tmp_path: Path, mode: str, size: int) -> None:
     paths = sorted(real_data("coco").rglob("*.jpg"))[::15]
     folder = folder_of(tmp_path / "folder", [path.read_bytes() for path in paths])
     data = Data(image_px=size, interpolation=mode)  # type: ignore[arg-type]

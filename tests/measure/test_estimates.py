@@ -49,7 +49,7 @@ def test_intervals_hold_as_often_as_they_say(kind: str) -> None:
 )
 def test_few_correlated_steps_have_no_interval(kind: str, steps: int, most_given: float, least_covered: float) -> None:
     """A small run of the benchmark, give or take three standard errors of 1200 traces."""
-    figures = FEW_STEPS.cell(np.random.default_rng(2), FEW_STEPS.KINDS[kind], 1200, steps)
+    figures = FEW_STEPS.figures_of(np.random.default_rng(2), FEW_STEPS.KINDS[kind], 1200, steps)
     assert figures["given"] <= most_given
     assert figures["wrong"] <= 0.05 + 0.019
     if least_covered:
@@ -88,7 +88,7 @@ def test_little_data_says_so() -> None:
     one = _mean_estimate([2.0])
     assert (one.low, one.high, one.basis) == (None, None, "one sample")
     few = _mean_estimate([1.0, 2.0, 3.0])
-    assert (few.low, few.high, few.needs) == (None, None, 200)
+    assert (few.low, few.high, few.needs) == (None, None, 190)
     assert few.basis == "3 samples are too few to see how they are correlated; about 190 are needed"
     same = _mean_estimate([1.0] * 500)
     assert (same.low, same.high, same.needs) == (None, None, None)

@@ -6,7 +6,6 @@ docs/add-a-device.md shows a complete device of another package.
 """
 
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -234,8 +233,6 @@ class Device:
 
         Default: what torch.compile counts.
         """
-        if "torch._dynamo" not in sys.modules:  # importing it takes longer than many a run
-            return Compilation()
         from vernier.torch_private import compiler_counters
 
         graphs, seconds = compiler_counters()

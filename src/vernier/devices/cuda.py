@@ -1,6 +1,7 @@
 """NVIDIA GPUs, and AMD's through ROCm, which PyTorch calls by the same name. Not run by us: see docs/devices.md."""
 
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,21 +137,16 @@ def _uuid(properties: Any) -> str | None:
     if " MIG " not in properties.name:
         return f"GPU-{uuid}"
     # Should a driver report the UUID of the whole GPU, "MIG-" before it names no device: none is better than that.
-    return f"MIG-{uuid}" if _driver_knows(f"MIG-{uuid}") else None
+    listed = _listed_by_driver()
+    return f"MIG-{uuid}" if not listed or f"MIG-{uuid}" in listed else None
 
 
-def _driver_knows(uuid: str) -> bool:
-    """Whether NVML finds this UUID; yes, if NVML is not installed."""
+def _listed_by_driver() -> str:
+    """The devices of this machine and their UUIDs, as nvidia-smi lists them; empty where it is missing or fails."""
     try:
-        import pynvml
-    except ImportError:
-        return True
-    try:
-        pynvml.nvmlInit()
-        pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    except pynvml.NVMLError as error:
-        return not isinstance(error, pynvml.NVMLError_NotFound | pynvml.NVMLError_InvalidArgument)
-    return True
+        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def _is_rocm() -> bool:

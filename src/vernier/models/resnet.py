@@ -109,7 +109,7 @@ class _ThinConv2d(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         step = self.stride[0]
-        return functional.conv2d(input[:, :, ::step, ::step], self.weight)
+        return functional.conv2d(input[:, :, ::step, ::step], self.weight, self.bias)  # a folded batch norm has a bias
 
 
 _THIN_CHANNELS = 8

@@ -5,7 +5,7 @@ from vernier.records.statistics import Estimate
 
 
 def row(what: str, where: str, size_bytes: int, us: float, gb_s: float) -> LinkRow:
-    time = Estimate(us, None, None, 1, "once")
+    time = Estimate(value=us, low=None, high=None, n=1, basis="once")
     return LinkRow(what=what, where=where, processes=4, bytes=size_bytes, us=time, gb_s=gb_s)
 
 

@@ -85,7 +85,7 @@ def use_engine(trained: Trained, source: Source, *, batch: int, labelled: bool =
     if problems and (machine.int8 or trained.runtime or not automatic) and not opened:
         raise RunFailed(" ".join(problems))
 
-    def in_lower(best: _Opened, lower: FileNetwork, kind: str, rates: Mapping[str, float], was: str) -> Trained:
+    def in_lower(best: _Opened, lower: FileNetwork, kind: str, rates: dict[str, float], was: str) -> Trained:
         """The network in INT8 or bf16, with what that costs on the images and gains."""
         accuracy = measure_accuracy(task, source, compared, best.network, lower, labelled=labelled)
         loss = Int8Loss(
@@ -95,7 +95,9 @@ def use_engine(trained: Trained, source: Source, *, batch: int, labelled: bool =
             fp32_images_per_s=rates[was],
             int8_images_per_s=rates[f"{best.name} {kind}"],
         )
-        return _used(trained, replace(best, network=lower), replace(report, rates=rates, **{kind.lower(): loss}))
+        losses = (loss, None) if kind == "INT8" else (None, loss)
+        done = replace(report, rates=rates, int8=losses[0], bf16=losses[1])
+        return _used(trained, replace(best, network=lower), done)
 
     if machine.int8 or machine.precision == "bf16":
         (best,) = opened

@@ -93,9 +93,9 @@ def _cutmix(
     y, x = int(centre[0] * height), int(centre[1] * width)
     top, bottom = max(0, y - int(half * height)), min(height, y + int(half * height))
     left, right = max(0, x - int(half * width)), min(width, x + int(half * width))
-    kept = 1 - (bottom - top) * (right - left) / (height * width)
+    weight = 1 - (bottom - top) * (right - left) / (height * width)
     # A mask, not a slice: the bounds of a slice are part of the operation, so each box would be compiled anew.
-    first, second, *edges = _numbers(images, kept, 1 - kept, top, bottom, left, right)
+    first, second, *edges = _numbers(images, weight, 1 - weight, top, bottom, left, right)
     rows, columns = (torch.arange(size, device=images.device) for size in (height, width))
     in_rows, in_columns = (rows >= edges[0]) & (rows < edges[1]), (columns >= edges[2]) & (columns < edges[3])
     # Into memory laid out as the images are, whatever layout indexing chose.

@@ -43,13 +43,13 @@ def measure_links(world: World, device: Device, sizes_kib: Sequence[int], repeat
         for size in sizes_kib:
             message = torch.ones(size << 8, device=own)  # fp32
             parts = [torch.empty_like(message) for _ in range(members)]
-            works: dict[str, tuple[Callable[[], Any], float]] = {  # and what a ring sends through each link
+            operations: dict[str, tuple[Callable[[], Any], float]] = {  # and what a ring sends through each link
                 "all-reduce": (partial(dist.all_reduce, message, group=group), 2 * (members - 1) / members),
                 # Each process has the message, and gets those of all others.
                 "all-gather": (partial(dist.all_gather, parts, message, group=group), members - 1),
                 "point-to-point": (partial(_ping_pong, message, world.rank, peer), 1),
             }
-            for what, (work, share) in works.items():
+            for what, (work, share) in operations.items():
                 # There and back: the way of a single message has no clock that both ends share.
                 ways, size_bytes = 1 + (what == "point-to-point"), message.nbytes
                 us = quantile_estimate([each / ways for each in _samples_us(work, world, device, repeats)], 0.5)

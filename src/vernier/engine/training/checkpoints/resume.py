@@ -194,7 +194,8 @@ def _check_exactness(was: Config, now: Config) -> str:
         return ""
     pairs = {name: (getattr(old, name), getattr(new, name)) for name in _MACHINE_SETTINGS_OF_BITS}
     # The other decoders give the same pixels.
-    pairs["backend"] = tuple(m.backend if m.backend in plugin_names(LOADERS) else "native" for m in (old, new))
+    before, after = (m.backend if m.backend in plugin_names(LOADERS) else "native" for m in (old, new))
+    pairs["backend"] = before, after
     pairs["threads"] = (old.threads or DEFAULT_EXACT_THREADS, new.threads or DEFAULT_EXACT_THREADS)
     changed = [f"machine.{name} was {a}, now {b}" for name, (a, b) in pairs.items() if a != b]
     if changed:
