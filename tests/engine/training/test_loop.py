@@ -316,7 +316,8 @@ def test_telemetry_is_aligned_with_the_windows_of_a_device_that_queues(
     queueing(monkeypatch, QueueingCpu, clock)
     config = replace(tiny_config(shapes, eval=Eval(every_epochs=0)), limits=Limits(max_steps=6, log_every_steps=2))
     events = events_of(run_training(config, tmp_path).run, StepEvent)
-    assert [event.t_s for event in events] == pytest.approx([1000.044 + 0.088 * n for n in (1, 2, 3)])  # what set-up queued took 44 ms
+    after_set_up = 1000.044
+    assert [event.t_s for event in events] == pytest.approx([after_set_up + 0.088 * n for n in (1, 2, 3)])
 
 
 # ------------------------------------------------------------------------------------------------ checkpoints and disks
