@@ -24,10 +24,10 @@ def convert_convolutions(network: nn.Module) -> None:
             and module.padding_mode == "zeros"
             and not isinstance(module.padding, str)
         ):
-            module.__class__ = ShardConv2d  # its parameters, hooks and name stay
+            module.__class__ = _ShardConv2d  # its parameters, hooks and name stay
 
 
-class ShardConv2d(nn.Conv2d):
+class _ShardConv2d(nn.Conv2d):
     """A convolution that is the usual one where it has more positions than channels, or is not fp32 on a CPU."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:

@@ -102,6 +102,7 @@ class Run(Training):
             ("recipe", recipe if recipe != self.name else ""),  # many runs are named after their recipe: not twice
             ("images", f"{start.train_samples:,} training{validation} images" if start.train_samples else ""),
             ("schedule", _schedule(self, start)),
+            ("extends", self.recipe.get("schedule", {}).get("extends", "")),
             ("machine", _machine(self)),
             ("run", tag("code", self.path)),
             ("started", when(start.time)),
