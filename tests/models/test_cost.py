@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from vernier.models.trace import count
 def test_another_number_of_classes_is_counted_without_the_model(name: str) -> None:
     """What `catalogue.json` has is scaled: as in the real model, to the last value."""
     entry = models.info(name)
-    assert cost(name, Options(num_classes=7), entry.input_px) == count(name, Options(num_classes=7), entry.input_px)
+    counted = count(name, Options(num_classes=7), entry.input_px)
+    assert cost(name, Options(num_classes=7), entry.input_px) == replace(counted, counted_on="")
 
 
 def test_activations_grow_with_the_image() -> None:

@@ -252,7 +252,7 @@ class BenchLink(OnDevice, InProcesses, Settings, Quiet, Json):
 
     Examples:
         vernier bench link --procs 8 --out link.json
-        torchrun --nnodes 2 --nproc-per-node 8 --no-python vernier bench link --out link.json
+        vernier bench link --procs 2 --sizes-kib 1,1024
     """
 
     sizes_kib: tuple[int, ...] = measuring(
