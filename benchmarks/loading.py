@@ -178,7 +178,7 @@ def _row(loader: LoaderRounds) -> LoaderRow:
     rounds = loader.rounds
     return LoaderRow(
         name=loader.spec.name,
-        workers=loader.spec.config.machine.workers,
+        workers=_workers(loader.spec.config),
         images_per_s=round(statistics.median(r.images / r.seconds for r in rounds), 1),
         cpu_us_per_image=round(statistics.median(r.cpu_s / r.images for r in rounds) * 1e6, 1),
         grew_mib=round(max(r.memory_bytes for r in rounds) / 2**20),
@@ -262,7 +262,7 @@ def native_batches(config: Config) -> Iterator[int]:
     reader, order = native_reader(config)
     # For ever: epochs follow each other without a pause, as in training.
     steps = (divmod(step, order.steps_per_epoch) for step in itertools.count())
-    loader = Loader(reader, batch=order.global_batch, workers=config.machine.workers, prefetch=PREFETCH)
+    loader = Loader(reader, batch=order.global_batch, workers=_workers(config), prefetch=PREFETCH)
     for batch in loader.batches((epoch, order.indices(epoch, step, 0)) for epoch, step in steps):
         yield len(batch.images)
 
@@ -282,6 +282,11 @@ def _take_turns(spec: LoaderSpec, images: int, connection: Connection) -> None:
         connection.send(str(error))
 
 
+def _workers(config: Config) -> int:
+    """Loader threads or processes: two if the settings omit them, as in training on a CPU."""
+    return 2 if config.machine.workers is None else config.machine.workers
+
+
 def opened_loader(spec: LoaderSpec, images: int) -> Callable[[], LoaderRound]:
     """What measures an opened loader over so many images."""
     import torch
@@ -293,7 +298,7 @@ def opened_loader(spec: LoaderSpec, images: int) -> Callable[[], LoaderRound]:
     idle_bytes = _own_bytes([process])
     batches: Iterator[int] = resolve_name(spec.loader)(config)
     # As many as the loader can have ready, so that each batch is made while it is measured.
-    ahead = (PREFETCH + 2) * (config.machine.workers + 1)
+    ahead = (PREFETCH + 2) * (_workers(config) + 1)
     next(batches)
 
     def measure() -> LoaderRound:

@@ -89,13 +89,14 @@ def test_what_a_server_keeps_of_removed_files_is_neither_run_nor_checkpoint(
 @pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 @pytest.mark.parametrize(("share", "persistent"), [(0.3, False), (0.6, False), (0.9, False), (0.5, True)])
 def test_a_stale_handle_costs_no_checkpoint(share: float, persistent: bool) -> None:
-    with working_folder() as work, Server(work / "run", work / "server") as server:
-        (work / "run").mkdir()
+    with working_folder() as work:
+        (work / "run").mkdir()  # before the server, which resolves it
         data = work / "data"
         make_data(data)
-        bench = Bench(work, data, server)
-        first = round(share * bench.count("ESTALE"))
-        assert bench.try_out(Trial("ESTALE", first, persistent)).problem == ""
+        with Server(work / "run", work / "server") as server:
+            bench = Bench(work, data, server)
+            first = round(share * bench.count("ESTALE"))
+            assert bench.try_out(Trial("ESTALE", first, persistent)).problem == ""
 
 
 def test_a_stale_run_is_named_and_hides_no_other(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

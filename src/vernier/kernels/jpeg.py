@@ -11,6 +11,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,10 @@ class CompiledDecoder:
             encoded = simplejpeg.encode_jpeg(np.ascontiguousarray(picture), 92, colorsubsampling=sampling)
             recipe = Data(interpolation=mode), Augment(crop="random-resized")  # type: ignore[arg-type]
             own, expected = np.zeros((2, len(draws), size, size, 3), np.uint8)
-            with tempfile.NamedTemporaryFile() as file:
-                file.write(encoded)
-                file.flush()
-                done = self.plan_chunks(*recipe, exif=True)([file.name] * len(draws), draws, own)
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "picture.jpg")
+                path.write_bytes(encoded)
+                done = self.plan_chunks(*recipe, exif=True)([path] * len(draws), draws, own)
             for row, out in zip(draws, expected, strict=True):
                 TrainTransform(*recipe)(lazy_image(encoded), row, out)
             if not done.all() or not np.array_equal(own, expected):

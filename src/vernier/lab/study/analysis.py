@@ -163,7 +163,8 @@ def judge_devices(table: Table, matter: float = DEFAULT_MATTER) -> list[DeviceVe
     verdicts = []
     for i, ((name, values), middle) in enumerate(zip(groups.items(), medians.tolist(), strict=True)):
         # No interval without repeats, or if they are equal to the last digit: they do not show how repeats vary.
-        slow, half = sign * math.log(middle / cluster), float(half_width[i]) if noise.sd else None
+        # At most what the exponential of a float can hold: damaged tables have times of 1e300 next to 1e-300.
+        slow, half = sign * math.log(middle / cluster), min(700.0, half_width[i]) if noise.sd else None
         verdicts.append(
             DeviceVerdict(
                 device=name,

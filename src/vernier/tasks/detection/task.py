@@ -86,7 +86,7 @@ class Detect:
 
     def _anchors_on(self, device: torch.device) -> Tensor:
         if self._anchors_on_device.device != device:
-            self._anchors_on_device = self._anchors.to(device)
+            self._anchors_on_device = self._anchors.to(device, non_blocking=True)
         return self._anchors_on_device
 
     def name_predictions(
