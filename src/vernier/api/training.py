@@ -28,6 +28,7 @@ from vernier.config import (
     override,
     own_references,
 )
+from vernier.config.settings import EXTENSIONS
 from vernier.data.downloads import is_pretrained
 from vernier.engine.processes.launch import LocalRun, time_counted_from_now, time_left_s, topology
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USAGE, ConfigError, RunFailed, did_you_mean
@@ -215,9 +216,14 @@ def _training_of(request: Train) -> Training:
     """The training run of a request. Raises ConfigError for options that do not fit together."""
     foreign, resume = _split_resume(request)
     start = _starting_config(request, resume)
+    extended, asked = _extended_run(request, resume), request
+    if extended is not None:  # at first with the length that the run had
+        request = only_plugin(EXTENSIONS).unextended(request, extended)
     more = {"eval.every_epochs": 0 if request.train_only else None, "model.checkpoint": foreign}
     more |= {} if request.checkpoints else _NO_CHECKPOINTS
     changed = change(start, request, "train", more, small=request.smoke)
+    if extended is not None:
+        changed = only_plugin(EXTENSIONS).extend(changed, extended, asked)
     detector = is_detector(changed.config.recipe.model.name)
     check_config(changed.config, detector=detector)
     if not request.smoke:
@@ -249,6 +255,24 @@ def _split_resume(request: Train) -> tuple[str | None, str | None]:
             f"({command('recipes')} lists them)."
         )
     return resume, None
+
+
+def _extended_run(request: Train, resume: str | None) -> RunDir | None:
+    """The run that is to be trained longer than it was planned; None: none is. Raises ConfigError."""
+    if resume not in (None, "auto", "never"):
+        from vernier.engine.training.checkpoints.resume import run_config, run_of
+
+        run = RunDir.open(run_of(Path(resume)))
+        was = run_config(run).recipe.schedule
+        if request.epochs not in (None, was.epochs) or request.steps not in (None, was.steps):
+            needed_plugin(EXTENSIONS, "resume", resume)
+            return run
+    if request.schedule_tail is not None:
+        raise ConfigError(
+            f"{given('schedule_tail', request.schedule_tail)} is for a finished run that is extended: "
+            f"{command('train', resume='RUN', epochs='N')}."
+        )
+    return None
 
 
 def _starting_config(request: Train, resume: str | None) -> Config:

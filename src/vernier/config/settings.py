@@ -24,6 +24,8 @@ REDUCTIONS = "vernier.reductions"
 LOSSES, SCHEDULES = "vernier.losses", "vernier.schedules"
 BUILT_IN_LOSSES = ("cross-entropy", "bce")
 DATA_SOURCES, TRANSFORMS, METRICS = "vernier.data_sources", "vernier.transforms", "vernier.metrics"
+EXTENSIONS = "vernier.extensions"
+"""The entry point of what continues finished runs: `extend` changes the settings, `fork` makes the run directory."""
 MODEL_ORIGINS, OWN_MODELS = "vernier.model_origins", "own"
 """Entry points by the prefix of names: `timm` finds `timm:resnet18`, and `own` what has no prefix of an origin."""
 
@@ -296,6 +298,23 @@ def optimizers() -> dict[str, type[Optim]]:
     return load_kinds("vernier.optim.kinds", OPTIMIZERS, Optim)  # by name: these files import this one
 
 
+Tail = Literal["cosine", "constant", "restart"]
+
+
+@frozen
+class Extends:
+    """The finished run that this one continues. `vernier train --resume RUN --epochs N` writes it."""
+
+    run: str = option("", "name of its directory; empty: none")
+    step: int = option(0, "its last checkpoint, with which this run begins", low=0)
+    weights: str = option("", "SHA-256 of the weights in that checkpoint")
+    lr: float = option(0.0, "its last learning rate", low=0)
+    tail: Tail = option(
+        "cosine",
+        "the rate from there on: a cosine over the whole new length; constant: lr; restart: a cosine from the peak",
+    )
+
+
 @frozen
 class Schedule:
     """Learning-rate schedule, in epochs."""
@@ -330,6 +349,7 @@ class Schedule:
     power: float = option(2.0, "polynomial, mlperf: exponent", above=0)
     decay_epochs: float | None = option(None, "mlperf: epoch at which end_lr is reached; left out: epochs", above=0)
     end_lr: float = option(0.0, "cosine, linear, polynomial, mlperf: final learning rate at lr_batch", low=0)
+    extends: Extends = Extends()
 
 
 @frozen

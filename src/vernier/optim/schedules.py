@@ -10,6 +10,8 @@ from vernier.own_code import OwnPart
 
 def learning_rate(step: int, schedule: Schedule, derived: Derived) -> float:
     """Compute the rate of optimizer step `step`, counted from 0."""
+    if schedule.extends.run and step >= schedule.extends.step:
+        return _extended(step, schedule, derived)
     if schedule.kind == "mlperf":
         return _mlperf(step, schedule, derived)
     epoch = step / derived.steps_per_epoch
@@ -24,6 +26,17 @@ def learning_rate(step: int, schedule: Schedule, derived: Derived) -> float:
     # A run that is all warm-up has no decay to divide by.
     progress = 0.0 if total <= begin else min(1.0, (epoch - begin) / (total - begin))
     return _decayed(progress, epoch, schedule, derived)
+
+
+def _extended(step: int, schedule: Schedule, derived: Derived) -> float:
+    """The rate after the end of the run that is extended, which has had its own schedule."""
+    extends, stop = schedule.extends, schedule.steps or derived.total_steps
+    if extends.tail == "constant":
+        return extends.lr
+    # From the first step: where a cosine that was planned for the whole length would be by now. Else SGDR's restart.
+    begin = 0 if extends.tail == "cosine" else extends.step
+    progress = min(1.0, (step - begin) / max(1, stop - begin))
+    return derived.end_lr + (derived.lr - derived.end_lr) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 def _warmup_share(epoch: float, schedule: Schedule) -> float:

@@ -1,6 +1,6 @@
 """The request of `train`, and what every command that trains a model takes."""
 
-from vernier.config.settings import OnCorruption, OnDivergence
+from vernier.config.settings import OnCorruption, OnDivergence, Tail
 
 from .common import (
     InProcesses,
@@ -232,6 +232,14 @@ class Train(Trains, WithMode, _Divergence):
         names=("--learning-rate",),
         group="schedule",
     )
+    schedule_tail: Tail | None = option(
+        None,
+        "The learning rate after a finished run, extended by --resume RUN with more epochs or steps. cosine: where a "
+        "cosine of the whole new length would be; constant: the last rate; restart: a new cosine from the peak.",
+        default="cosine",
+        group="schedule",
+        advanced=True,
+    )
     max_steps: int | None = option(
         None,
         "Stop after this many steps; the schedule stays that of the epochs.",
@@ -278,7 +286,8 @@ class Train(Trains, WithMode, _Divergence):
     )
     resume: FilePath | None = option(
         None,
-        "auto: the newest run of this recipe in the output folder; never: always a new run; or a run directory. A "
+        "auto: the newest run of this recipe in the output folder; never: always a new run; or a run directory. With "
+        "more epochs or steps, a finished run is extended: a new run continues from its last checkpoint. A "
         "checkpoint.pth.tar of NVIDIA's or a checkpoint.pth of Habana's code starts a new run with its weights, "
         "momentum, epoch and best accuracy.",
         default="a run of the same settings that was interrupted",

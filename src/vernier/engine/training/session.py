@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from vernier.config import Config, config_from_tree, describe_lr, to_dict
+from vernier.config.settings import EXTENSIONS
 from vernier.data.decoding.decode import encode_thumbnail
 from vernier.data.sources import Source
 from vernier.devices import describe_lost_device
@@ -22,13 +24,22 @@ from vernier.frozen import frozen
 from vernier.measure.environment import collect_environment, read_versions
 from vernier.measure.profiles import StepRange
 from vernier.measure.run_summary import summarize_training
-from vernier.plugins import load_plugin
+from vernier.plugins import load_plugin, needed_plugin
 from vernier.records.codec import encode
 from vernier.records.environment import decode_environment
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
 from vernier.records.predictions import TrainImage, TrainImages
 from vernier.records.profile import ProfileSummary
-from vernier.records.run import BadImageNote, Best, HeldOut, PeakMemory, Progress, RunStatus, RunSummary
+from vernier.records.run import (
+    BadImageNote,
+    Best,
+    CheckpointState,
+    HeldOut,
+    PeakMemory,
+    Progress,
+    RunStatus,
+    RunSummary,
+)
 from vernier.references import given, use
 from vernier.signals import StopRequested
 from vernier.store import CheckpointDir, NotSynced, RunDir
@@ -90,12 +101,15 @@ def train(
             first_step = resume.step if resume is not None and restored else begun.step
             profile.check(first_step, job.derived.stop_step, "profile_steps")
         # One process makes the directory: each would choose a name of its own by its clock.
+        new = resume is None or resume.extended
+        if resume is not None and resume.extended:
+            resume = job.world.broadcast_from_first(partial(_extend, job, resume, out))
         run = resume.run if resume else job.world.broadcast_from_first(lambda: _create_run(job, out))
         if not job.world.first:
             with suppress(OSError):  # its messages stay on the terminal then
                 redirect_output(run.rank_log(job.world.rank))
         # The status before this session: a signal before the first step puts it back.
-        everyone, before = Observers(*observers), run.status() if resume else None
+        everyone, before = Observers(*observers), None if new else run.status()
         try:
             with run.locked() if job.world.first else nullcontext():
                 return _train_locked(job, run, resume, begun, everyone, assess, profile)
@@ -207,11 +221,23 @@ def _create_run(job: Job, out: Path) -> RunDir:
     return run
 
 
+def _extend(job: Job, parent: ResumePoint, out: Path) -> ResumePoint:
+    """A new run directory with the last checkpoint and the history of a finished run."""
+    assert parent.checkpoint is not None
+    _refuse_changed_data(job, parent.run, read_state(parent.checkpoint))
+    run: RunDir = needed_plugin(EXTENSIONS, "resume", parent.run.path).fork(parent.run, parent.checkpoint, job, out)
+    return ResumePoint(run, run.checkpoints.newest())
+
+
+def _refuse_changed_data(job: Job, run: RunDir, state: CheckpointState) -> None:
+    if state.data_fingerprint != job.train_source.fingerprint():
+        raise ConfigError(_explain_changed_data(state.classes, job.train_source.classes, run))
+
+
 def _restore(job: Job, run: RunDir, checkpoint: CheckpointDir) -> Progress:
     """Load the checkpoint into the job; how far it was."""
     state = read_state(checkpoint)
-    if state.data_fingerprint != job.train_source.fingerprint():
-        raise ConfigError(_explain_changed_data(state.classes, job.train_source.classes, run))
+    _refuse_changed_data(job, run, state)
     job.notes += describe_changes(config_from_tree(state.config), job.config)
     job.warnings = (*job.warnings, *_other_arithmetic(job, run))
     return job.restore(checkpoint)

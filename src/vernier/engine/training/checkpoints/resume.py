@@ -26,6 +26,8 @@ class ResumePoint:
 
     run: RunDir
     checkpoint: CheckpointDir | None
+    extended: bool = False
+    """A new run begins with that checkpoint; `run` stays as it is."""
 
     @property
     def step(self) -> int:
@@ -63,6 +65,11 @@ def choose_resume_point(config: Config, out: Path, resume: str | None, warn: War
             _refuse_diverged(run)
         return _find_resume_point(run, config, warn) or _from_the_beginning(run)
     run = RunDir.open(run_of(Path(resume)))
+    if config.recipe.schedule.extends.run == run.path.resolve().name:
+        # The same command again continues the extension that it began.
+        begun = _newest_same(out, config, warn, unfinished_only=False)
+        point = _find_resume_point(begun, config, warn) if begun else None
+        return point or ResumePoint(run, run.checkpoints.newest(), extended=True)
     point = _find_resume_point(run, config, warn)
     if point is None:
         raise ConfigError(
