@@ -56,9 +56,9 @@ def test_an_extension_begins_with_the_last_checkpoint_and_is_one_curve(
     run = _newest(tmp_path / "runs")
     assert _tensors(run.path / "checkpoints" / last.path.name) == _tensors(last.path)
     assert _files(parent.path) == before, "the run that is extended stays as it is"
-    extends = config_from_tree(run.read_config()).recipe.schedule.extends
-    assert (extends.run, extends.step) == (parent.path.name, last.step)
-    assert extends.weights == _tensors(last.path)["model.safetensors"]
+    schedule = config_from_tree(run.read_config()).recipe.schedule
+    assert (schedule.extends, schedule.extends_step) == (parent.path.name, last.step)
+    assert schedule.extends_weights == _tensors(last.path)["model.safetensors"]
     # One curve: every step of both once, and evaluations in order, in the report too.
     steps = [event for event in run.history() if isinstance(event, StepEvent)]
     assert [event.step for event in steps] == list(range(1, 1 + last.step * 3 // 2))

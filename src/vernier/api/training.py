@@ -216,14 +216,14 @@ def _training_of(request: Train) -> Training:
     """The training run of a request. Raises ConfigError for options that do not fit together."""
     foreign, resume = _split_resume(request)
     start = _starting_config(request, resume)
-    extended, asked = _extended_run(request, resume), request
+    extended, longer = _extended_run(request, resume), request
     if extended is not None:  # at first with the length that the run had
         request = only_plugin(EXTENSIONS).unextended(request, extended)
     more = {"eval.every_epochs": 0 if request.train_only else None, "model.checkpoint": foreign}
     more |= {} if request.checkpoints else _NO_CHECKPOINTS
     changed = change(start, request, "train", more, small=request.smoke)
     if extended is not None:
-        changed = only_plugin(EXTENSIONS).extend(changed, extended, asked)
+        changed = only_plugin(EXTENSIONS).extend(changed, extended, longer)
     detector = is_detector(changed.config.recipe.model.name)
     check_config(changed.config, detector=detector)
     if not request.smoke:

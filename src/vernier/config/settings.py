@@ -22,7 +22,7 @@ DECODERS, LOADERS = "vernier.decoders", "vernier.loaders"
 CONVOLUTIONS = "vernier.convolutions"
 REDUCTIONS = "vernier.reductions"
 LOSSES, SCHEDULES = "vernier.losses", "vernier.schedules"
-BUILT_IN_LOSSES = ("cross-entropy", "bce")
+BUILT_IN_LOSSES = ("cross-entropy", "bce", "focal")
 DATA_SOURCES, TRANSFORMS, METRICS = "vernier.data_sources", "vernier.transforms", "vernier.metrics"
 EXTENSIONS = "vernier.extensions"
 """The entry point of what continues finished runs: `extend` changes the settings, `fork` makes the run directory."""
@@ -145,6 +145,9 @@ class Data:
     epoch_images: int | None = option(
         None, "images that make up an epoch; more than the set has: some several times; left out: all of the set", low=1
     )
+    sampling: Literal["shuffle", "balanced"] = option(
+        "shuffle", "balanced: in each epoch every class is shown equally often, so images of rare ones several times"
+    )
     shuffle_shards: int = option(
         0, "shards: shuffle among this many shards at a time, for slow storage; 0: among all", low=0
     )
@@ -220,7 +223,13 @@ class Loss:
     """The loss of classifiers."""
 
     kind: Annotated[str, Offered(BUILT_IN_LOSSES, (LOSSES,), code=True)] = option(
-        "cross-entropy", "bce: binary cross-entropy per class; or your own, module:name: f(logits, labels)"
+        "cross-entropy",
+        "bce: binary cross-entropy per class; focal: less weight for images that are right already; or your own, "
+        "module:name: f(logits, labels)",
+    )
+    focal_gamma: float = option(2.0, "focal: exponent; 0: cross-entropy", low=0, high=100)
+    class_weights: str = option(
+        "none", "auto: in inverse proportion to the images of a class; or a number per class in their order, as 1,2.5"
     )
     label_smoothing: float = option(0.0, "probability mass taken from the true class", low=0, high=0.999)
     smoothing_over: Literal["all", "others"] = option(
@@ -302,20 +311,6 @@ Tail = Literal["cosine", "constant", "restart"]
 
 
 @frozen
-class Extends:
-    """The finished run that this one continues. `vernier train --resume RUN --epochs N` writes it."""
-
-    run: str = option("", "name of its directory; empty: none")
-    step: int = option(0, "its last checkpoint, with which this run begins", low=0)
-    weights: str = option("", "SHA-256 of the weights in that checkpoint")
-    lr: float = option(0.0, "its last learning rate", low=0)
-    tail: Tail = option(
-        "cosine",
-        "the rate from there on: a cosine over the whole new length; constant: lr; restart: a cosine from the peak",
-    )
-
-
-@frozen
 class Schedule:
     """Learning-rate schedule, in epochs."""
 
@@ -349,7 +344,15 @@ class Schedule:
     power: float = option(2.0, "polynomial, mlperf: exponent", above=0)
     decay_epochs: float | None = option(None, "mlperf: epoch at which end_lr is reached; left out: epochs", above=0)
     end_lr: float = option(0.0, "cosine, linear, polynomial, mlperf: final learning rate at lr_batch", low=0)
-    extends: Extends = Extends()
+    extends: str = option("", "the finished run that this one continues; written when one is extended, as those below")
+    extends_step: int = option(0, "its last checkpoint, with which this run begins", low=0)
+    extends_weights: str = option("", "SHA-256 of the weights in that checkpoint")
+    extends_rate: float = option(0.0, "its last learning rate", low=0)
+    tail: Tail = option(
+        "cosine",
+        "the rate from there on: where a cosine of the whole new length would be; constant: extends_rate; restart: a "
+        "cosine from the peak",
+    )
 
 
 @frozen

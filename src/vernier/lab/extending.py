@@ -22,7 +22,7 @@ from vernier.store.durable import sync_to_disk
 if TYPE_CHECKING:
     from vernier.engine.training.setup import Job
 
-_HISTORY = ("*.jsonl", "train_images.json", "environment.json", "tensorboard")
+_HISTORY = ("*.jsonl", "train_images.json", "environment.*", "tensorboard")
 """What is taken over besides checkpoints: what only the run that is extended could write."""
 _SAYS = ("recipe.name", "recipe.about", "recipe.source", "recipe.published")
 """Settings that describe a recipe and change nothing."""
@@ -38,10 +38,10 @@ def unextended(request: Train, parent: RunDir) -> Train:
 def extend(changed: Changed, parent: RunDir, request: Train) -> Changed:
     """The settings of a run that goes on where `parent` ended, to `epochs` or `steps`. Raises ConfigError."""
     was, status = run_config(parent), parent.status()
-    found = differences(to_dict(was)["recipe"], to_dict(changed.config)["recipe"], "recipe")
+    changes = differences(to_dict(was)["recipe"], to_dict(changed.config)["recipe"], "recipe")
     other = [
         f"{name.removeprefix('recipe.')} was {old!r}, now {new!r}"
-        for name, (old, new) in found.items()
+        for name, (old, new) in changes.items()
         if not name.startswith(_SAYS)
     ]
     if other:
@@ -64,21 +64,21 @@ def extend(changed: Changed, parent: RunDir, request: Train) -> Changed:
     # Of both lengths the one that is given counts; the other one is what the recipe said.
     epochs, steps = request.epochs or was.recipe.schedule.epochs, request.steps
     if (steps if steps is not None else epochs) <= ((summary.step if steps is not None else summary.epoch) or 0):
-        asked = given("schedule.epochs", request.epochs) if steps is None else given("schedule.steps", steps)
+        length = given("schedule.epochs", request.epochs) if steps is None else given("schedule.steps", steps)
         raise ConfigError(
-            f"{asked} is no more than {parent.path} has: {summary.epoch:g} epochs, {summary.step} steps. Give the "
+            f"{length} is no more than {parent.path} has: {summary.epoch:g} epochs, {summary.step} steps. Give the "
             "length of both together."
         )
-    tail, last_lr = request.schedule_tail or "cosine", _last_rate(parent, checkpoint)
+    tail, last_rate = request.schedule_tail or "cosine", _last_rate(parent, checkpoint)
     settings = {
         "recipe.name": was.recipe.name,  # options that repeat its settings would be named once more
         "schedule.epochs": epochs,
         "schedule.steps": steps,
-        "schedule.extends.run": parent.path.resolve().name,
-        "schedule.extends.step": checkpoint.step,
-        "schedule.extends.weights": checkpoint.manifest().files["model.safetensors"].sha256,
-        "schedule.extends.lr": last_lr,
-        "schedule.extends.tail": tail,
+        "schedule.extends": parent.path.resolve().name,
+        "schedule.extends_step": checkpoint.step,
+        "schedule.extends_weights": checkpoint.manifest().files["model.safetensors"].sha256,
+        "schedule.extends_rate": last_rate,
+        "schedule.tail": tail,
     }
     config = changed.config
     for name, value in settings.items():
@@ -87,10 +87,10 @@ def extend(changed: Changed, parent: RunDir, request: Train) -> Changed:
         config = override(config, "limits.max_steps", None)  # that of the run that ended by it
     how = {
         "cosine": "follows a cosine over the whole new length",
-        "constant": f"stays at {last_lr:g}",
+        "constant": f"stays at {last_rate:g}",
         "restart": "restarts at its peak and follows a cosine",
     }[tail]
-    note = f"extends {parent.path} from step {checkpoint.step:,}: the learning rate was {last_lr:g} and {how}"
+    note = f"extends {parent.path} from step {checkpoint.step:,}: the learning rate was {last_rate:g} and {how}"
     return Changed(config=config, notes=(*changed.notes, note), named=changed.named)
 
 

@@ -10,7 +10,7 @@ from vernier.own_code import OwnPart
 
 def learning_rate(step: int, schedule: Schedule, derived: Derived) -> float:
     """Compute the rate of optimizer step `step`, counted from 0."""
-    if schedule.extends.run and step >= schedule.extends.step:
+    if schedule.extends and step >= schedule.extends_step:
         return _extended(step, schedule, derived)
     if schedule.kind == "mlperf":
         return _mlperf(step, schedule, derived)
@@ -30,11 +30,11 @@ def learning_rate(step: int, schedule: Schedule, derived: Derived) -> float:
 
 def _extended(step: int, schedule: Schedule, derived: Derived) -> float:
     """The rate after the end of the run that is extended, which has had its own schedule."""
-    extends, stop = schedule.extends, schedule.steps or derived.total_steps
-    if extends.tail == "constant":
-        return extends.lr
+    stop = schedule.steps or derived.total_steps
+    if schedule.tail == "constant":
+        return schedule.extends_rate
     # From the first step: where a cosine that was planned for the whole length would be by now. Else SGDR's restart.
-    begin = 0 if extends.tail == "cosine" else extends.step
+    begin = 0 if schedule.tail == "cosine" else schedule.extends_step
     progress = min(1.0, (step - begin) / max(1, stop - begin))
     return derived.end_lr + (derived.lr - derived.end_lr) * 0.5 * (1 + math.cos(math.pi * progress))
 

@@ -97,13 +97,12 @@ class Run(Training):
     def facts(self) -> Facts:
         start = self.start or StartEvent()
         recipe = self.recipe.get("name", "")
-        extends = self.recipe.get("schedule", {}).get("extends", {})
         validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
         return [
             ("recipe", recipe if recipe != self.name else ""),  # many runs are named after their recipe: not twice
             ("images", f"{start.train_samples:,} training{validation} images" if start.train_samples else ""),
             ("schedule", _schedule(self, start)),
-            ("extends", extends.get("run", "")),
+            ("extends", self.recipe.get("schedule", {}).get("extends", "")),
             ("machine", _machine(self)),
             ("run", tag("code", self.path)),
             ("started", when(start.time)),

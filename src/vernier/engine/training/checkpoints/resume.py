@@ -65,7 +65,7 @@ def choose_resume_point(config: Config, out: Path, resume: str | None, warn: War
             _refuse_diverged(run)
         return _find_resume_point(run, config, warn) or _from_the_beginning(run)
     run = RunDir.open(run_of(Path(resume)))
-    if config.recipe.schedule.extends.run == run.path.resolve().name:
+    if config.recipe.schedule.extends == run.path.resolve().name:
         # The same command again continues the extension that it began.
         begun = _newest_same(out, config, warn, unfinished_only=False)
         point = _find_resume_point(begun, config, warn) if begun else None
