@@ -1,4 +1,4 @@
-"""Sections of the report: precision, recall, F1 by class and calibration; the learning-rate range test."""
+"""The section of the report about precision, recall and F1 by class, and about calibration."""
 
 from markupsafe import Markup
 
