@@ -133,7 +133,7 @@ class TableSource(FolderSource):
             listed = ", ".join(str(table.path) for table in tables)
             raise NoSuchSplit(f"{listed}: no image of the {split} split. They have: {', '.join(sorted(splits))}.")
         numeric = all(label.isascii() and label.isdecimal() for label in labels)
-        self.classes = tuple(sorted(labels, key=int if numeric else str))  # type: ignore[arg-type]
+        self.classes = tuple(sorted(labels, key=int if numeric else str))
         numbers = {label: number for number, label in enumerate(self.classes)}
         names = sorted(found)
         self._names, self.labels = Names.of(names), np.array([numbers[found[n]] for n in names], np.int64)
@@ -167,12 +167,12 @@ def _read_boxes(root: Path, chosen: list[_Table], tables: list[_Table]) -> Annot
         for where, row in table.rows():
             path = _find(root, table, _value(table, "image", row, where), where)
             try:
-                edges = [float(row[edge]) for edge in _EDGES]
+                left, top, right, bottom = (float(row[edge]) for edge in _EDGES)
                 sizes[path] = positive_size(row.get("width"), row.get("height"))
             except ValueError as error:
                 raise ConfigError(f"{where}: {error}.") from None
             label = classes.index(_value(table, "label", row, where))
-            rows.setdefault(path, []).append(Row(*edges, label, row.get("isgroupof") == "1"))
+            rows.setdefault(path, []).append(Row(left, top, right, bottom, label, row.get("isgroupof") == "1"))
     # Open Images gives edges as fractions of the image. No table of pixels has all of its boxes in the first pixel.
     shares = all(edge <= 1 for each in rows.values() for row in each for edge in row[:4])
     return Annotations(
