@@ -114,7 +114,7 @@ class TableSource(FolderSource):
     """Images of one class each, as tables list them."""
 
     def __init__(self, root: Path, split: str) -> None:
-        self.root, found, labels = root, dict[str, str](), set[str]()
+        self.root, label_of, labels = root, dict[str, str](), set[str]()
         splits = set[str]()
         tables = _tables(root, boxes=False)
         for table in tables:
@@ -127,16 +127,16 @@ class TableSource(FolderSource):
                     continue
                 path = _find(root, table, _value(table, "image", row, where), where)
                 name = path.relative_to(root).as_posix()
-                if found.setdefault(name, label) != label:
-                    raise ConfigError(f"{where}: {name} is {label} here and {found[name]} in another line.")
-        if not found:
+                if label_of.setdefault(name, label) != label:
+                    raise ConfigError(f"{where}: {name} is {label} here and {label_of[name]} in another line.")
+        if not label_of:
             listed = ", ".join(str(table.path) for table in tables)
             raise NoSuchSplit(f"{listed}: no image of the {split} split. They have: {', '.join(sorted(splits))}.")
         numeric = all(label.isascii() and label.isdecimal() for label in labels)
         self.classes = tuple(sorted(labels, key=int if numeric else str))
         numbers = {label: number for number, label in enumerate(self.classes)}
-        names = sorted(found)
-        self._names, self.labels = Names.of(names), np.array([numbers[found[n]] for n in names], np.int64)
+        names = sorted(label_of)
+        self._names, self.labels = Names.of(names), np.array([numbers[label_of[n]] for n in names], np.int64)
         self.undivided = splits == {""}
         self.notes = (f"labels from {', '.join(table.path.name for table in tables)}",)
 
