@@ -50,7 +50,7 @@ INSTALL = $(PIP) --constraint $(CONSTRAINTS) --editable '.$(if $(filter $(DEV),$
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test test-device quick lint bench docs pages wheel figures containers test-torch chaos soak fuzz mutants sbom clean
+.PHONY: help install dev demo test test-device quick lint bench docs pages wheel figures containers test-torch test-xla chaos soak fuzz mutants sbom clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -89,6 +89,9 @@ test: $(DEV)  ## lint, type-check and run every test
 
 test-device: $(DEV)  ## the whole product on a device of this machine, with a report to send back: make test-device DEVICE=cuda
 	@$(BIN)/python -m tests.device_suite "$(DEVICE)"
+
+test-xla:  ## the device suite on XLA's client for the CPU, in an environment of its own; hours on a small machine
+	PYTHON=$(PYTHON) .ci/try-xla
 
 quick: $(DEV)  ## lint, type-check and run the fast tests only
 	$(BIN)/python -m ruff check .

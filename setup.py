@@ -13,9 +13,11 @@ from setuptools.command.build_ext import build_ext
 FOLDER = "src/vernier/kernels"
 SOURCES = [f"{FOLDER}/{name}.cpp" for name in ("windows", "restarts", "winograd")]
 DISPATCH = f"{FOLDER}/dispatch.cpp"
-OTHERS = [DISPATCH, f"{FOLDER}/exported.h", f"{FOLDER}/stream.h"]
+OTHERS = [DISPATCH, *(f"{FOLDER}/{name}.h" for name in ("exported", "resize", "stream"))]
 # Not -ffast-math: its start-up code makes the whole process flush small numbers to zero.
 FLAGS = ["-std=c++17", "-O3", "-fwrapv", "-fno-math-errno", "-fopenmp", "-Wno-psabi", "-g0"]
+# Crops and resizing must round as Python and PyTorch do, without fused multiply-adds; Winograd's products need them.
+UNFUSED = "-ffp-contract=off"
 # dispatch.cpp asks the processor for what these flags let the compiler use.
 AVX2 = ["-mavx2", "-mfma", "-mbmi", "-mbmi2"]
 LEVELS = {"plain": [], "avx2": AVX2, "avx512": [*AVX2, *(f"-mavx512{part}" for part in ("f", "bw", "cd", "dq", "vl"))]}
@@ -32,13 +34,14 @@ class BuildKernels(build_ext):
         x86 = platform.machine().lower() in ("x86_64", "amd64")
         objects = []
         for level, flags in LEVELS.items() if x86 else [("plain", [])]:
-            objects += self.compiler.compile(
-                [*ext.sources, *([DISPATCH] if level == "plain" else [])],
-                output_dir=os.path.join(self.build_temp, level),
-                macros=[("VERNIER_LEVEL", level)],
-                extra_postargs=[*FLAGS, *flags],
-                depends=ext.depends,
-            )
+            for source in [*ext.sources, *([DISPATCH] if level == "plain" else [])]:
+                objects += self.compiler.compile(
+                    [source],
+                    output_dir=os.path.join(self.build_temp, level),
+                    macros=[("VERNIER_LEVEL", level)],
+                    extra_postargs=[*FLAGS, *flags, *([] if "winograd" in source else [UNFUSED])],
+                    depends=ext.depends,
+                )
         path = self.get_ext_fullpath(ext.name)
         self.compiler.link_shared_object(objects, path, extra_postargs=["-fopenmp"], target_lang="c++")
 

@@ -11,7 +11,8 @@ in loss or gradients, SuperBench's two scalars (the loss, and the mean of the fi
 process, and a hash of the final weights as they are saved. Every tenth episode has no fault: any difference there is a
 false alarm.
 
-`cost`: the time of fingerprints by the clock of the device, compared with that of training steps.
+`cost`: the CPU time of fingerprints, of those of the copy that a checkpoint gets, and of spot checks, compared with
+that of training steps without them. Models and variants take turns, step by step.
 """
 
 import argparse
@@ -24,7 +25,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,9 @@ class Trial:
         seen = Seen()
         self._run(WARM_UP, WARM_UP + STEPS, seen)
         files = loop.tensor_files(self.job.model, self.job.optimizer, None)
+        guard.before_checkpoint(WARM_UP + STEPS, Observers(seen))
+        if self.job.world.first:
+            guard.check_copy(files)
         seen.saved, seen.held = of_all(files["model.safetensors"]), of_all(self.job.model.state_dict())
         seen.flips = self.injection.flips
         return seen
@@ -156,9 +161,9 @@ class Trial:
         batches.close()
 
 
-def random_fault(rng: random.Random, number: int) -> Fault:
+def random_fault(rng: random.Random, number: int, places: Sequence[str] = PLACES) -> Fault:
     """Places and kinds in turn, everything else at random; in a checkpoint once, by the process that writes it."""
-    place, kind = PLACES[number % len(PLACES)], KINDS[number // len(PLACES) % len(KINDS)]
+    place, kind = places[number % len(places)], KINDS[number // len(places) % len(KINDS)]
     last = WARM_UP + STEPS
     saving = place == "checkpoint"
     return Fault(
@@ -209,6 +214,7 @@ def run_process(arguments: argparse.Namespace) -> None:
     config = small_config(arguments.data, arguments.spot_check)
     with join_processes(topology(), resolve("cpu"), config.machine) as world:
         trial, rng = Trial(config, world), random.Random(arguments.seed)
+        places = [arguments.place] if arguments.place else PLACES
         torch.set_num_threads(1)
         clean, began_s = world.share(trial.episode(None)), now_s()
         for number in range(0, arguments.faults, 9):
@@ -216,7 +222,7 @@ def run_process(arguments: argparse.Namespace) -> None:
             if world.broadcast_from_first(lambda: now_s() - began_s > arguments.minutes * 60):
                 break
             # A clean episode after nine with faults.
-            for fault in [*(random_fault(rng, number + i) for i in range(9)), None]:
+            for fault in [*(random_fault(rng, number + i, places) for i in range(9)), None]:
                 by_rank = world.share(trial.episode(fault if fault and fault.rank == world.rank else None))
                 if world.first:
                     with arguments.out.open("a") as file:
@@ -234,7 +240,7 @@ def inject_faults(arguments: argparse.Namespace) -> None:
         began_s = now_s()
         words = [sys.executable, __file__, "process", "--data", str(data), "--faults", str(arguments.faults)]
         words += ["--spot-check", str(arguments.spot_check), "--seed", str(arguments.seed), "--out", str(arguments.out)]
-        words += ["--minutes", str(arguments.minutes)]
+        words += ["--minutes", str(arguments.minutes), *(["--place", arguments.place] if arguments.place else [])]
         common = {**os.environ, "WORLD_SIZE": str(PROCESSES), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         processes = [
             subprocess.Popen(words, env={**common, "RANK": str(rank), "OMP_NUM_THREADS": "1"})
@@ -302,30 +308,75 @@ def show_faults(episodes: list[dict[str, Any]], heading: str) -> None:
         print(f"{name:<12}" + "".join(f"{cell:>14}" for cell in cells))
 
 
+VARIANTS = {
+    "plain": {},
+    "fingerprints": {"every_steps": 1},
+    "copy": {"every_steps": 1},
+    "spot checks": {"spot_check": 1.0},
+}
+
+
 def measure_cost(arguments: argparse.Namespace) -> None:
-    for name in arguments.model or ["resnet50", "ssd", "resnet8-small"]:
-        with tempfile.TemporaryDirectory() as folder:
-            job = cost_job(Path(folder), name)
-            steps_s, costs_s = list[float](), list[float]()
-            batch = next(job.loader.batches(job.requests(0, 1)))
-            for step in range(arguments.steps + 1):
-                began_s = now_s()
-                job.step(step % job.derived.total_steps, repeated(batch))
-                job.device.synchronize()
-                taken = list(job.step.guard.fingerprints.pop())  # type: ignore[attr-defined]
-                if step:  # the first one creates the state of the optimizer
-                    costs_s += [each.seconds for each in taken]
-                    steps_s.append(now_s() - began_s)
-            parameters = sum(p.numel() for p in job.model.parameters())
-            cost, step_s = statistics.median(costs_s), statistics.median(steps_s) - statistics.median(costs_s)
-            every = Audit().every_steps
+    """All models and variants in turn, so that a busy minute is in all of them; CPU time, which others change less."""
+    names, spent = arguments.model or ["resnet50", "ssd", "resnet8-small"], dict[tuple[str, str], list[float]]()
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = {name: {kind: cost_job(Path(folder), name, kind) for kind in VARIANTS} for name in names}
+        batches = {name: next(job.loader.batches(job.requests(0, 1))) for name, (job, *_) in rows(jobs)}
+        for number in range(arguments.steps + 1):
+            for name, variants in jobs.items():
+                for kind, job in variants.items():
+                    seconds = cost_of_step(job, number, batches[name], copied=kind == "copy")
+                    if number:  # the first one creates the state of the optimizer
+                        spent.setdefault((name, kind), []).append(seconds)
+        every = Audit().every_steps
+        for name, (job, *_) in rows(jobs):
+            parameters = sum(p.numel() for p in job.model.parameters()) / 1e6
+            plain = spent[name, "plain"]
             print(
-                f"{name}: {parameters / 1e6:.2f} M parameters, batch {job.config.recipe.global_batch}: step "
-                f"{1000 * step_s:.1f} ms, fingerprints {1000 * cost:.1f} ms (min {1000 * min(costs_s):.1f}, max "
-                f"{1000 * max(costs_s):.1f}, n = {len(costs_s)}): "
-                f"{100 * cost / every / step_s:.3f} % with one every {every} steps"
+                f"{name}: {parameters:.2f} M parameters, batch {job.config.recipe.global_batch}, "
+                f"{job.derived.virtual_shards} virtual shards, n = {len(plain)}: step {spread(plain)} of CPU time"
             )
-            job.close()
+            step, extra = statistics.median(plain), {kind: differences(spent, name, kind) for kind in VARIANTS}
+            print(
+                f"  fingerprints {spread(extra['fingerprints'])}: "
+                f"{100 * statistics.median(extra['fingerprints']) / step / every:.3f} % with one every {every} steps"
+            )
+            check = [a - b for a, b in zip(extra["copy"], extra["fingerprints"], strict=True)]
+            share = 100 * statistics.median(check) / step
+            print(f"  of the copy for a checkpoint {spread(check)}: {share:.0f} % of a step")
+            print(
+                f"  spot checks of all shards {spread(extra['spot checks'])}: "
+                f"{statistics.median(extra['spot checks']) / step:.2f} % of a step for each 1 % of shards"
+            )
+            for each in jobs[name].values():
+                each.close()
+
+
+def rows(jobs: dict[str, dict[str, Job]]) -> list[tuple[str, list[Job]]]:
+    return [(name, list(variants.values())) for name, variants in jobs.items()]
+
+
+def cost_of_step(job: Job, number: int, batch: Any, *, copied: bool) -> float:
+    """Seconds of CPU time of all threads of this process."""
+    files = loop.tensor_files(job.model, job.optimizer, None)
+    began_s = time.process_time()
+    job.step(number % job.derived.total_steps, repeated(batch))
+    job.device.synchronize()
+    taken = job.step.guard.fingerprints  # type: ignore[attr-defined]
+    taken.pop()
+    if copied and job.optimizer.state and len(files["optimizer.safetensors"]):
+        taken.of_copy(number, files)
+    return time.process_time() - began_s
+
+
+def differences(spent: dict[tuple[str, str], list[float]], name: str, kind: str) -> list[float]:
+    """What a variant takes more than the plain one of the same round."""
+    return [a - b for a, b in zip(spent[name, kind], spent[name, "plain"], strict=True)]
+
+
+def spread(seconds: list[float]) -> str:
+    low, high = min(seconds), max(seconds)
+    return f"{1000 * statistics.median(seconds):.1f} ms ({1000 * low:.1f} to {1000 * high:.1f})"
 
 
 def repeated(batch: Any) -> Iterator[Any]:
@@ -333,14 +384,14 @@ def repeated(batch: Any) -> Iterator[Any]:
         yield batch
 
 
-def cost_job(root: Path, name: str) -> Job:
+def cost_job(root: Path, name: str, kind: str) -> Job:
     if name == "ssd":
         recipe = load("ssd-shapes-quick").recipe
         config = Config(recipe=replace(recipe, eval=replace(recipe.eval, every_epochs=0), global_batch=8))
     else:
         px = 32 if "small" in name else 224
-        batch = 64 if "small" in name else 8
-        data = make_shapes(root / "shapes", ShapesSpec(train=batch * 2, val=10, size_px=32))
+        batch = 64 if "small" in name else 4
+        data = make_shapes(root / "shapes", ShapesSpec(train=128, val=10, size_px=32))
         recipe = Recipe(
             name="cost",
             global_batch=batch,
@@ -351,7 +402,8 @@ def cost_job(root: Path, name: str) -> Job:
             eval=Eval(every_epochs=0),
         )
         config = Config(recipe=recipe)
-    return prepare(replace(config, machine=Machine(threads=1, workers=1), audit=Audit(every_steps=1)))
+    machine = Machine(threads=1, workers=0, reduction="exact")
+    return prepare(replace(config, machine=machine, audit=Audit(**{"every_steps": 0, **VARIANTS[kind]})))
 
 
 if __name__ == "__main__":
@@ -366,6 +418,7 @@ if __name__ == "__main__":
         sub.add_argument("--seed", type=int, default=0)
         sub.add_argument("--out", type=Path, default=Path("faults.jsonl"))
         sub.add_argument("--data", type=Path)
+        sub.add_argument("--place", choices=PLACES, help="only faults there")
     sub = actions.add_parser("cost")
     sub.set_defaults(carry_out=measure_cost)
     sub.add_argument("--model", action="append")

@@ -92,7 +92,7 @@ def parsed(words: tuple[str, ...]) -> Request:
 
 
 def takes_recipe(words: tuple[str, ...]) -> bool:
-    return words[0] in ("train", "plan", "submit", "profile", "tune") or words[:2] in (
+    return words[0] in ("train", "plan", "profile", "tune") or words[:2] in (
         ("bench", w) for w in ("train", "infer", "scaling")
     )
 

@@ -20,7 +20,7 @@ class VirtualClock:
 
 
 class QueueingCpu(Cpu):
-    """`mark_step`, called after each backward pass and each update, queues `device_s` of work in `host_s`."""
+    """`end_step`, called once per step, queues `device_s` of work in `host_s`."""
 
     step_times = "device events"
 
@@ -33,7 +33,7 @@ class QueueingCpu(Cpu):
         """Work that the host does not wait for."""
         self.free_s = max(self.free_s, self.clock.now_s) + seconds
 
-    def mark_step(self) -> None:
+    def end_step(self) -> None:
         self.queue(self.device_s)
         self.clock.now_s += self.host_s
 

@@ -54,7 +54,7 @@ FAMILIES = tuple(f"models/{name}.py" for name in ("resnet", "convnext", "airbenc
         # Other programs have formats of their own: scripts of the SC22 study, and Slurm.
         (
             r"divmod\(.*\b60\)|two_digits\(.*2\*\*30",
-            ("quantities.py", "lab/logs/as_study.py", "lab/planning/submission/scripts.py"),
+            ("quantities.py", "lab/logs/as_study.py"),
         ),
         # Layers and classes of a model are known to the file of its family alone.
         (
@@ -231,7 +231,7 @@ def test_names_are_nouns_for_what_a_thing_is() -> None:
     assert vague == {}
 
 
-BUDGETS = {"core": 238_890, "lab": 130_210, "compat": 52_240, "kernels": 6_600}
+BUDGETS = {"core": 238_890, "lab": 127_500, "compat": 52_240, "kernels": 6_600}
 """The tokens that each part may have. A change that needs more removes something else first: no commit raises a number
 here. `make figures` prints what is used."""
 BUDGET = 420_000
@@ -274,7 +274,6 @@ EDGES = (
 )
 OTHER_PROGRAMS: tuple[str, ...] = (
     "data/sources/containers/shard_index.py",  # flags of tar, in advice on how to write the archive again
-    "lab/planning/submission/job.py",  # torchrun, sbatch and `vernier train`, as job scripts contain them
     "compat/pytest_options.py",  # declares options of pytest
     "report/model_card.py",  # writes a document for people who have the model alone
     "version.py",  # git

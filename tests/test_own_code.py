@@ -50,7 +50,7 @@ def test_names_folders_and_addresses_are_no_references(text: str) -> None:
         ("my_parts:Nett", "Did you mean Net"),
         ("my_parts:Net(width=open('x'))", "arguments are numbers"),
         ("broken.py:Net", "broken.py, line 2"),
-        ("python:Net#99", "another Python session"),
+        ("python:Net#99", "only the Python session that made"),
     ],
 )
 def test_a_wrong_reference_names_what_is_wrong(own_file: Path, text: str, part: str) -> None:

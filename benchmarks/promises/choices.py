@@ -4,11 +4,12 @@ Run by benchmarks/coverage.py.
 
 - tune: settings whose values all do nothing, measured by processes that differ (log-sd) and with noise within a
   process. Band: for at most 2.5 % of settings one of them is chosen. Shown too: of searches, and how often a value that
-  is 5 % faster is chosen. The search itself runs, with simulated processes; a quarter of the cases.
+  is 5 % faster is chosen (a quarter of the cases). The search itself runs, with simulated processes.
 - published: a run of the recipe is called below or above its published mean in at most 5.5 %, with the number of runs
   stated or, if there are at least 3, assumed. And how often a run that is 3 sd off is (no band).
-- blocks: runs of the same thing, A in the morning and B in the evening of a machine that changes, as `vernier compare`
-  judges them: a verdict alone (shown), and a regression, which such blocks are not. With rounds: at most 5.5 %.
+- blocks: runs of the same thing, A in the morning and B in the evening of a machine that changes: how often the
+  interval of `vernier compare` excludes 1 (shown; `compare` says that the machine may be the reason, and calls it no
+  regression), and the same in rounds, where B is called slower in at most 5.5 %.
 
 *Before* was simulated independently on 2026-11-18 at commit 5258558.
 """
@@ -21,6 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from promises.cells import Cells
 
 from vernier.config import Config, Published, override
 from vernier.lab.launcher import Failed
@@ -30,6 +32,7 @@ from vernier.lab.tuning.candidates import Situation
 from vernier.measure import agreement
 
 Rng = np.random.Generator
+MEASURED = ("lab/tuning/*.py", "lab/statistics/*.py", "measure/agreement.py", "measure/student.py")
 FALSE_CHOICES, FALSE_CALLS = 0.025, 0.055
 SPREADS, NOISES = (0.0, 0.002, 0.005, 0.01, 0.02), (0.01, 0.03)
 BEFORE_TUNE = "0 to 3.0 % if equal processes do not differ; 1 to 4 / 15 to 26 / 26 to 53 % if by 0.2 / 0.5 / 1 %"
@@ -139,45 +142,61 @@ def blocks(rng: Rng, cases: int, runs: int, shift: float, *, rounds: bool) -> di
         ratios = comparison.ratio_rows_of_runs(a, b + shift * rng.standard_normal((cases, 1)))
     verdicts = comparison.verdicts(ratios, comparison.DEFAULT_TOLERANCE)
     slower = sum(v == "slower" for v in verdicts) / cases
-    # Blocks of different times are no regression unless the user asks for it; rounds are.
-    return {"verdict": 1 - verdicts.count("cannot tell") / cases, "regression": slower if rounds else 0.0}
+    return {"different": 1 - verdicts.count("cannot tell") / cases, "slower": slower}
 
 
 # -------------------------------------------------------------------------------------------------------------- results
 
 
-def simulate(cases: int, seed: int) -> dict[str, Any]:
-    rng, searches = np.random.default_rng(seed), max(10, cases // 4)
+def simulate(cell: Cells, cases: int) -> dict[str, Any]:
     exact = {"digits": None, "sd": 0.2}
     return {
-        "cases": cases,
-        "searches": searches,
         "tune": {
-            f"processes differ by {spread:.1%}, noise {noise:.0%}": {
-                **{f"false {k}": v for k, v in tuned(seed, searches, spread, noise, 0.0).items() if k != "found"},
-                "5 % faster found": tuned(seed, max(10, searches // 4), spread, noise, 0.05)["found"],
+            (title := f"processes differ by {spread:.1%}, noise {noise:.0%}"): {
+                **cell(
+                    f"tune, {title}",
+                    cases,
+                    lambda rng, n, s=spread, e=noise: {
+                        f"false {k}": v for k, v in tuned(_seed(rng), n, s, e, 0.0).items() if k != "found"
+                    },
+                ),
+                "5 % faster found": cell(
+                    f"tune, {title}, 5 % faster",
+                    max(10, cases // 4),
+                    lambda rng, n, s=spread, e=noise: tuned(_seed(rng), n, s, e, 0.05)["found"],
+                )["share"],
             }
             for spread in SPREADS
             for noise in NOISES
         },
         "published": {
-            name: {
-                f"{off} sd off": published(
-                    rng, cases, **{**exact, **case, **({"sd": 0.06} if "digits" in case else {})}, off=off
-                )
-                for off in (0.0, 3.0)
-            }
+            name: cell(
+                f"published, {name}",
+                cases,
+                lambda rng, n, case=case: {
+                    f"{off} sd off": published(
+                        rng, n, **{**exact, **case, **({"sd": 0.06} if "digits" in case else {})}, off=off
+                    )
+                    for off in (0.0, 3.0)
+                },
+            )
             for name, case in PUBLISHED.items()
         },
         "blocks": {
-            f"{n} against {n} {'rounds' if rounds else 'runs'}, shift {shift:.1%}": blocks(
-                rng, 5 * cases, n, shift, rounds=rounds
+            (title := f"{k} against {k} {'rounds' if rounds else 'runs'}, shift {shift:.1%}"): cell(
+                f"blocks, {title}",
+                5 * cases,
+                lambda rng, n, k=k, shift=shift, rounds=rounds: blocks(rng, n, k, shift, rounds=rounds),
             )
-            for n in (3, 5)
+            for k in (3, 5)
             for shift in (0.005, 0.01, 0.02)
             for rounds in (False, True)
         },
     }
+
+
+def _seed(rng: Rng) -> int:
+    return int(rng.integers(1 << 30))
 
 
 def _allowed(share: float, cases: int) -> float:
@@ -185,33 +204,29 @@ def _allowed(share: float, cases: int) -> float:
 
 
 def failures(result: dict[str, Any]) -> list[str]:
-    searches, cases = result["searches"], result["cases"]
     wrong = [
         f"tune, {name}: chooses a useless value in {v['false of settings']:.1%}"
         for name, v in result["tune"].items()
-        if v["false of settings"] > _allowed(FALSE_CHOICES, searches)
+        if v["false of settings"] > _allowed(FALSE_CHOICES, v["n"])
     ]
     wrong += [
         f"published, {name}: disagrees in {v['0.0 sd off']:.1%}"
         for name, v in result["published"].items()
-        if name != SHOWN and v["0.0 sd off"] > _allowed(FALSE_CALLS, cases)
+        if name != SHOWN and v["0.0 sd off"] > _allowed(FALSE_CALLS, v["n"])
     ]
     return wrong + [
-        f"blocks, {name}: a regression in {v['regression']:.1%}"
+        f"blocks, {name}: slower in {v['slower']:.1%}"
         for name, v in result["blocks"].items()
-        if v["regression"] > _allowed(FALSE_CALLS, 5 * cases)
+        if "rounds" in name and v["slower"] > _allowed(FALSE_CALLS, v["n"])
     ]
 
 
 def lines(result: dict[str, Any]) -> list[str]:
     """The result as text, one line per cell, in percent."""
     shown = []
-    for title, count, before in (
-        ("tune", result["searches"], BEFORE_TUNE),
-        ("published", result["cases"], BEFORE_PUBLISHED),
-        ("blocks", 5 * result["cases"], BEFORE_BLOCKS),
-    ):
-        shown.append(f"{title}, n = {count}; before: {before}")
+    for title, before in (("tune", BEFORE_TUNE), ("published", BEFORE_PUBLISHED), ("blocks", BEFORE_BLOCKS)):
+        shown.append(f"{title}; before: {before}")
         for name, cells in result[title].items():
-            shown.append(f"  {name:44}" + ", ".join(f"{key} {100 * v:.1f}" for key, v in cells.items()))
+            figures = ", ".join(f"{key} {100 * v:.2f}" for key, v in cells.items() if key != "n")
+            shown.append(f"  {name:44}{figures}, n = {cells['n']:,}")
     return shown

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from promises.cells import Cells, slack
 from promises.intervals import correlated, coverage
 
 from vernier.measure import estimates as statistics
 from vernier.measure.estimates import Floats
 
 Rng = np.random.Generator
+MEASURED = ("measure/estimates.py", "measure/student.py")
 STEPS = (10, 20, 30, 60, 100, 200, 500, 1000, 2000)
 COVER, WRONG, OFTEN = (0.94, 0.97), 0.05, 0.5
 
@@ -45,7 +47,7 @@ LIMITS = {
 """Where it falls short: measured and shown, but not part of the pass."""
 
 
-def cell(rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], cases: int, steps: int) -> dict[str, float]:
+def figures_of(rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], cases: int, steps: int) -> dict[str, float]:
     if steps < statistics.FEWEST_SAMPLES:
         estimates = [statistics._mean_estimate(row) for row in kind(rng, (min(cases, 100), steps))]
         assert all(e.low is None for e in estimates)
@@ -53,10 +55,12 @@ def cell(rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], cases: int, s
     return coverage(rng, kind, cases, steps)
 
 
-def simulate(cases: int, seed: int) -> dict[str, Any]:
+def simulate(cell: Cells, cases: int) -> dict[str, Any]:
     def table(kinds: dict[str, Callable[[Rng, tuple[int, int]], Floats]]) -> dict[str, dict[str, float]]:
         return {
-            f"{name}, {steps} steps": cell(np.random.default_rng([seed, steps]), kind, cases, steps)
+            (title := f"{name}, {steps} steps"): cell(
+                title, cases, lambda rng, n, kind=kind, steps=steps: figures_of(rng, kind, n, steps)
+            )
             for name, kind in kinds.items()
             for steps in STEPS
         }
@@ -67,9 +71,10 @@ def simulate(cases: int, seed: int) -> dict[str, Any]:
 def failures(result: dict[str, Any]) -> list[str]:
     wrong = []
     for name, figures in result["cells"].items():
-        if figures["given"] >= OFTEN and not COVER[0] <= figures["covered"] <= COVER[1]:
+        more = slack(figures["n"])
+        if figures["given"] >= OFTEN and not COVER[0] - more <= figures["covered"] <= COVER[1] + more:
             wrong.append(f"{name}: {figures['covered']:.1%} of intervals hold")
-        if figures["given"] < OFTEN and figures["wrong"] > WRONG:
+        if figures["given"] < OFTEN and figures["wrong"] > WRONG + more:
             wrong.append(f"{name}: {figures['wrong']:.1%} of all traces get a wrong interval")
     return wrong
 

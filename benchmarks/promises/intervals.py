@@ -14,15 +14,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from promises.cells import Cells, slack
 
 from vernier.lab.bench import measuring as bench
 from vernier.lab.statistics import comparison
+from vernier.lab.statistics.quantiles import quantile_estimate
 from vernier.measure import estimates as statistics
 from vernier.measure.estimates import Floats
 
 Rng = np.random.Generator
+MEASURED = ("measure/estimates.py", "measure/student.py", "lab/statistics/*.py", "lab/bench/measuring.py")
 COVER, FALSE_CALLS, POWER, SLOWDOWN = (0.93, 0.97), 0.06, 0.95, 0.02
 RUN_TO_RUN = 0.004
+UNEQUAL_STEPS = ((3, 50, 3, 400), (5, 400, 5, 50), (3, 200, 5, 100), (5, 50, 5, 50))
+"""Runs and steps of each side, as of logs of unequal length."""
 TARGET_WIDTH = 0.005  # of `bench`: half of an interval over the rate
 
 
@@ -89,10 +94,10 @@ def coverage(rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], traces: i
     }
 
 
-def median_coverage(rng: Rng, traces: int, steps: int, phi: float) -> float:
+def median_coverage(rng: Rng, traces: int, steps: int, phi: float) -> dict[str, float]:
     rows = 1 + 0.05 * correlated(rng, (traces, steps), phi)
-    ends = [statistics.quantile_estimate(row, 0.5) for row in rows]
-    return float(np.mean([(e.low or 0) <= 1 <= (e.high or math.inf) for e in ends]))
+    ends = [quantile_estimate(row, 0.5) for row in rows]
+    return {"covered": float(np.mean([(e.low or 0) <= 1 <= (e.high or math.inf) for e in ends]))}
 
 
 def _log_speeds(
@@ -143,58 +148,83 @@ def call_rate(
     return float(np.mean([v == "slower" if slower else v != "cannot tell" for v in verdicts]))
 
 
-def bench_call_rates(rng: Rng, traces: int, steps: int, slower: float) -> dict[str, float]:
-    """The call rates of `vernier bench --target-width 0.5%`, which measures after the warm-up."""
-    kinds = {name: kind for name, kind in COMPARED.items() if not name.startswith("warming")}
-    return {f"bench; {name}": call_rate(rng, kind, traces, steps, "bench", slower) for name, kind in kinds.items()}
+def simulate(cell: Cells, cases: int) -> dict[str, Any]:
+    steps, quarter = comparison.DEFAULT_STEPS, max(1, cases // 4)
 
+    def calls(slower: float) -> dict[str, Any]:
+        """How often a difference is called; `bench` measures after the warm-up, and until it is precise."""
+        of_runs = [("runs", k) for k in COMPARED] + [("rounds", k) for k in COMPARED]
+        of_one = [] if slower else [("one run", k) for k in COMPARED]
+        of_bench = [("bench", k) for k in COMPARED if not k.startswith("warming")]
+        return {
+            f"{design}; {kind}": cell(
+                f"{design}; {kind}, {slower:.0%} slower",
+                quarter if design == "bench" else cases,
+                lambda rng, n, design=design, kind=kind: call_rate(
+                    rng, COMPARED[kind], n, 4 * steps if design == "bench" else steps, design, slower
+                ),
+            )
+            for design, kind in (*of_runs, *of_one, *of_bench)
+        }
 
-def simulate(cases: int, seed: int) -> dict[str, Any]:
-    rng, traces, steps = np.random.default_rng(seed), cases, comparison.DEFAULT_STEPS
     return {
-        "traces": traces,
-        "steps": steps,
-        "seed": seed,
-        "method": statistics.METHOD,
-        "intervals": {name: coverage(rng, kind, traces, steps) for name, kind in KINDS.items()},
-        "median_covered": {
-            f"correlated {phi}, CV 5 %": median_coverage(rng, traces // 4, steps, phi) for phi in (0.0, 0.6)
+        "intervals": {
+            name: cell(name, cases, lambda rng, n, kind=kind: coverage(rng, kind, n, steps))
+            for name, kind in KINDS.items()
         },
-        "same_called_different": {
-            f"{design}; {name}": call_rate(rng, kind, traces, steps, design, 0.0)
-            for design in ("runs", "rounds", "one run")
-            for name, kind in COMPARED.items()
-        }
-        | bench_call_rates(rng, traces // 4, 4 * steps, 0.0),
-        "slowdown_found": {
-            f"{design}; {name}": call_rate(rng, kind, traces, steps, design, SLOWDOWN)
-            for design in ("runs", "rounds")
-            for name, kind in COMPARED.items()
-        }
-        | bench_call_rates(rng, traces // 4, 4 * steps, SLOWDOWN),
+        "median_covered": {
+            f"correlated {phi}, CV 5 %": cell(
+                f"median, correlated {phi}", cases, lambda rng, n, phi=phi: median_coverage(rng, n, steps, phi)
+            )
+            for phi in (0.0, 0.6)
+        },
+        "same_called_different": calls(0.0)
+        | {
+            (title := f"runs; correlated 0.95, {a} runs of {many} steps against {b} of {less}"): cell(
+                title, cases, lambda rng, n, design=(a, many, b, less): unequal_steps(rng, n, *design)
+            )
+            for a, many, b, less in UNEQUAL_STEPS
+        },
+        "slowdown_found": calls(SLOWDOWN),
     }
 
 
-def failures(result: dict[str, Any]) -> list[str]:
-    intervals, medians, same, power = (
-        result[k] for k in ("intervals", "median_covered", "same_called_different", "slowdown_found")
+def unequal_steps(rng: Rng, cases: int, runs_a: int, steps_a: int, runs_b: int, steps_b: int) -> float:
+    """How often runs of the same thing are called slower or faster by more than the tolerance; before 2.6 to 5.2 %."""
+    a, b = (
+        _log_speeds(
+            rng, lambda r, s: 1 + 0.05 * correlated(r, s, 0.95), cases, runs, steps, 0.0, lambda rows: rows.mean(1)
+        )
+        for runs, steps in ((runs_a, steps_a), (runs_b, steps_b))
     )
-    covered = {k: v["covered"] for k, v in intervals.items()} | {f"median, {k}": v for k, v in medians.items()}
-    wrong = [f"{k}: covers {v:.1%}" for k, v in covered.items() if not COVER[0] <= v <= COVER[1]]
-    wrong += [f"{k}: calls a difference in {v:.1%}" for k, v in same.items() if v > FALSE_CALLS]
-    return wrong + [f"{k}: finds the slowdown in {v:.1%}" for k, v in power.items() if v < POWER]
+    verdicts = comparison.verdicts(comparison.ratio_rows_of_runs(a, b), comparison.DEFAULT_TOLERANCE)
+    return float(np.mean([verdict != "cannot tell" for verdict in verdicts]))
+
+
+def failures(result: dict[str, Any]) -> list[str]:
+    wrong = [
+        f"{k}: covers {v['covered']:.1%}"
+        for k, v in {**result["intervals"], **result["median_covered"]}.items()
+        if not COVER[0] - slack(v["n"]) <= v["covered"] <= COVER[1] + slack(v["n"])
+    ]
+    same, power = result["same_called_different"], result["slowdown_found"]
+    wrong += [
+        f"{k}: calls a difference in {v['share']:.1%}"
+        for k, v in same.items()
+        if v["share"] > FALSE_CALLS + slack(v["n"])
+    ]
+    return wrong + [
+        f"{k}: finds the slowdown in {v['share']:.1%}" for k, v in power.items() if v["share"] < POWER - slack(v["n"])
+    ]
 
 
 def lines(result: dict[str, Any]) -> list[str]:
     """The result as text, one line per figure."""
     shown = []
-    for name, values in result.items():
-        shown.append(name if isinstance(values, dict) else f"{name}: {values}")
-        for key, value in values.items() if isinstance(values, dict) else ():
-            figure = (
-                f"{value['covered']:.3f} (+-{value['half_width_percent']:.2f} %)"
-                if isinstance(value, dict)
-                else f"{value:.3f}"
-            )
-            shown.append(f"  {figure:>20}  {key}")
+    for title, cells in result.items():
+        shown.append(title)
+        for name, figures in cells.items():
+            half = figures.get("half_width_percent")
+            width, share = "" if half is None else f" (+-{half:.2f} %)", figures.get("covered", figures.get("share"))
+            shown.append(f"  {100 * share:6.1f} %{width}, n = {figures['n']:,}  {name}")
     return shown

@@ -31,7 +31,6 @@ _HOMES = {
     "Events": "vernier.api.runs",
     "open_run": "vernier.api.runs",
     "list_runs": "vernier.api.runs",
-    "clean_runs": "vernier.api.runs",
     "load": "vernier.api.models",
     "Model": "vernier.api.models",
     "Prediction": "vernier.api.models",

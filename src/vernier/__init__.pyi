@@ -30,7 +30,7 @@ from vernier.lab.api.checking import Repeatability
 from vernier.lab.api.comparisons import Comparison as Comparison
 from vernier.lab.api.comparisons import Converted
 from vernier.lab.api.finetuning import FinetunedRun as FinetunedRun
-from vernier.lab.api.planning import ScalingPlan, SubmittableJob
+from vernier.lab.api.planning import ScalingPlan
 from vernier.lab.api.profiling import Profile
 from vernier.lab.api.studies import MeasuredStudy, MergedStudy
 from vernier.lab.api.studies import Study as Study
@@ -39,6 +39,7 @@ from vernier.lab.api.tuning import Tuning as Tuning
 from vernier.lab.api.tuning import tune as tune
 from vernier.lab.audit.records import AuditResult, Verification
 from vernier.lab.machine.doctor import Examination
+from vernier.lab.records.links import LinkResult
 from vernier.lab.study.design import DesignAnswer
 from vernier.lab.study.records import Baseline, CheckResult
 from vernier.measure.explain import Explanation
@@ -46,7 +47,6 @@ from vernier.recipes import RecipeRow
 from vernier.records.run import EvaluationReport
 from vernier.report.runs import RunRow
 from vernier.requests.values import StrPath
-from vernier.store.cleaning import Plan
 
 __version__: str
 __all__ = [
@@ -68,11 +68,11 @@ __all__ = [
     "audit",
     "bench",
     "bench_infer",
+    "bench_link",
     "bench_scaling",
     "bench_train",
     "certify",
     "check",
-    "clean_runs",
     "compare",
     "convert",
     "create_model",
@@ -103,7 +103,6 @@ __all__ = [
     "study_design",
     "study_merge",
     "study_run",
-    "submit",
     "train",
     "tune",
     "tune_infer",
@@ -130,7 +129,7 @@ def finetune(
     tensorboard: bool = True,
     task: Literal["auto", "classes", "boxes"] = "auto",
     weights: StrPath | None = None,
-    model: str | None = None,
+    model: object | None = None,
     image_px: int | None = None,
     time: str = "10m",
     epochs: float | None = None,
@@ -144,8 +143,8 @@ def bench_train(
     settings: Mapping[str, object] | None = None,
     machine: StrPath | None = None,
     device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
+    data: object | None = None,
+    model: object | None = None,
     repeats: int = 5,
     max_time: str = "20s",
     steps: int | None = None,
@@ -167,8 +166,8 @@ def bench_infer(
     settings: Mapping[str, object] | None = None,
     machine: StrPath | None = None,
     device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
+    data: object | None = None,
+    model: object | None = None,
     repeats: int = 5,
     max_time: str = "20s",
     steps: int | None = None,
@@ -183,10 +182,7 @@ def bench_infer(
     dllogger: StrPath | None = None,
     engine: str | Sequence[str] = (),
     int8: bool = False,
-    scenarios: Literal["offline", "single-stream", "server"]
-    | Sequence[Literal["offline", "single-stream", "server"]] = ("offline",),
-    loads: float | str | Sequence[float | str] = ("50%", "80%"),
-    arrival_rate: float | None = None,
+    scenarios: Literal["offline", "single-stream"] | Sequence[Literal["offline", "single-stream"]] = ("offline",),
 ) -> Benchmark: ...
 def bench_scaling(
     recipe: StrPath | None = None,
@@ -197,8 +193,8 @@ def bench_scaling(
     settings: Mapping[str, object] | None = None,
     machine: StrPath | None = None,
     device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
+    data: object | None = None,
+    model: object | None = None,
     repeats: int = 5,
     max_time: str = "20s",
     steps: int | None = None,
@@ -210,6 +206,17 @@ def bench_scaling(
     strong: bool = False,
     apart: bool = False,
 ) -> Benchmark: ...
+def bench_link(
+    *,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+    machine: StrPath | None = None,
+    procs: int | None = None,
+    device: str | None = None,
+    sizes_kib: int | Sequence[int] = (1, 32, 1024, 25600),
+    repeats: int = 9,
+    out: StrPath | None = None,
+) -> LinkResult: ...
 def tune_train(
     recipe: StrPath | None = None,
     *,
@@ -218,8 +225,8 @@ def tune_train(
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
     settings: Mapping[str, object] | None = None,
     device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
+    data: object | None = None,
+    model: object | None = None,
     time: str = "10m",
     out: StrPath = "machine.toml",
     overwrite: bool = False,
@@ -234,8 +241,8 @@ def tune_infer(
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
     settings: Mapping[str, object] | None = None,
     device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
+    data: object | None = None,
+    model: object | None = None,
     time: str = "10m",
     out: StrPath = "machine.toml",
     overwrite: bool = False,
@@ -251,8 +258,8 @@ def profile_train(
     mode: Literal["eager", "compile", "trace"] | None = None,
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
     device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
+    data: object | None = None,
+    model: object | None = None,
     range: str = "11:15",
     out: StrPath = "runs",
     batch: int | None = None,
@@ -266,8 +273,8 @@ def profile_infer(
     mode: Literal["eager", "compile", "trace"] | None = None,
     precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = None,
     device: str | None = None,
-    data: StrPath | None = None,
-    model: str | None = None,
+    data: object | None = None,
+    model: object | None = None,
     range: str = "11:15",
     out: StrPath = "runs",
     batch: int | None = None,
@@ -296,25 +303,17 @@ def plan(
     batch: int | None = None,
     weak: bool = False,
     watts: float | None = None,
-    convert: bool = False,
     network: Literal[
         "ethernet-10g", "ethernet-100g", "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "hls-1"
     ] = "ethernet-100g",
     per_host: int | None = None,
+    link: StrPath | None = None,
     link_gb_s: float | None = None,
     host_gb_s: float | None = None,
     host_us: float | None = None,
     input_img_s: float | None = None,
     spread: float | str | None = None,
 ) -> ScalingPlan: ...
-def submit(
-    recipe: str,
-    *,
-    settings: Mapping[str, object] | None = None,
-    to: Literal["slurm", "kubernetes", "ssh"],
-    machine: StrPath,
-    out: StrPath | None = None,
-) -> SubmittableJob: ...
 def study_run(
     *,
     quiet: bool = False,
@@ -613,20 +612,6 @@ def list_runs(
     *,
     sort: Literal["age", "name", "size", "state", "result"] = "age",
 ) -> Records[RunRow]: ...
-def clean_runs(
-    folders: StrPath | Sequence[StrPath] = (),
-    *,
-    quiet: bool = False,
-    what: Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]
-    | Sequence[Literal["leftovers", "empty", "smoke", "checkpoints", "traces"]] = (
-        "leftovers",
-        "empty",
-        "smoke",
-        "checkpoints",
-    ),
-    older_than: str | None = None,
-    yes: bool = False,
-) -> Plan: ...
 def load(
     source: StrPath,
     *,
@@ -635,8 +620,9 @@ def load(
     mode: Literal["eager", "compile", "trace"] | None = None,
     engine: str | None = None,
     int8: bool = False,
+    allow_lower_precision: bool = False,
     device: str | None = None,
-    model: str | None = None,
+    model: object | None = None,
     classes: StrPath | Sequence[StrPath] = (),
     which: str = "latest",
     ema: bool | None = None,
@@ -652,7 +638,7 @@ def create_model(
 ) -> nn.Module: ...
 def evaluate(
     source: StrPath,
-    data: StrPath | None = None,
+    data: object | None = None,
     *,
     quiet: bool = False,
     workers: int | None = None,
@@ -662,8 +648,9 @@ def evaluate(
     mode: Literal["eager", "compile", "trace"] | None = None,
     engine: str | None = None,
     int8: bool = False,
+    allow_lower_precision: bool = False,
     device: str | None = None,
-    model: str | None = None,
+    model: object | None = None,
     classes: StrPath | Sequence[StrPath] = (),
     which: str = "latest",
     ema: bool | None = None,
@@ -681,7 +668,7 @@ def export(
     *,
     quiet: bool = False,
     settings: Mapping[str, object] | None = None,
-    model: str | None = None,
+    model: object | None = None,
     classes: StrPath | Sequence[StrPath] = (),
     which: str = "latest",
     ema: bool | None = None,
@@ -695,11 +682,7 @@ def report(
     *,
     out: StrPath | None = None,
 ) -> Path: ...
-def list_recipes(
-    *,
-    device_hours: str | None = None,
-    convert: bool = False,
-) -> Records[RecipeRow]: ...
+def list_recipes() -> Records[RecipeRow]: ...
 def list_models(
     pattern: str = "*",
 ) -> Records[ModelRow]: ...

@@ -66,8 +66,8 @@ def load_own(setting: str, text: str) -> Any:
     if named["module"] == _SESSION:
         if (key := text.strip()) not in _objects:
             raise ConfigError(
-                f"{given(setting, text)}: this object was made in another Python session. Pass it again, or define it "
-                "in a file, which is named as file.py:name."
+                f"{given(setting, text)}: only the Python session that made this object has it. Pass it again there, "
+                "in one process, or define it in a file, which is named as file.py:name."
             )
         return _objects[key]
     target: Any = _import(setting, text, named["module"])

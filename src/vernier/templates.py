@@ -1,10 +1,11 @@
-"""Longer texts as Jinja templates: model cards, job scripts, and the screen of `vernier doctor`.
+"""Longer texts as Jinja templates: model cards, and the screen of `vernier doctor`.
 
 A template shows what its reader will see, with the conditions where their lines are. Values are checked and computed
 before, in Python; a name that a template does not get is an error.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,5 +36,10 @@ def open_templates(module: str, *, html: bool = False, **functions: Callable[...
 def lines_of(environment: Environment, name: str, values: Mapping[str, Any]) -> list[str]:
     """The lines of a template. A line break or a control character in a value is escaped: names in files and logs of
     strangers must not look like lines of ours."""
-    shown = environment.overlay(finalize=lambda value: printable(str(value)))
-    return shown.get_template(name).render(values).rstrip("\n").split("\n")
+    return _escaping(environment).get_template(name).render(values).rstrip("\n").split("\n")
+
+
+@cache
+def _escaping(environment: Environment) -> Environment:
+    """The environment with values that are escaped; kept, since it is what keeps compiled templates."""
+    return environment.overlay(finalize=lambda value: printable(str(value)))

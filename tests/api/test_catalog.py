@@ -1,11 +1,8 @@
 """Recipes, models and this machine from Python."""
 
-from typing import Any
-
 import pytest
 
 import vernier as v
-from tests.refusals import names_given, what_works
 from vernier import recipes
 from vernier.api.catalog import ModelRow
 from vernier.models import names
@@ -15,19 +12,6 @@ def test_recipes_are_rows_with_their_published_results() -> None:
     rows = {row.name: row for row in v.list_recipes()}
     assert list(rows) == list(recipes.names())
     assert rows["nvidia-resnet50-90e"].published[0].mean == 77.23
-    assert rows["nvidia-resnet50-90e"].estimated_device_hours is None
-
-
-def test_hours_are_estimated_from_a_throughput(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {row.name: row for row in v.list_recipes(device_hours=1000)}
-    hours, span = (
-        rows["nvidia-resnet50-90e"].estimated_device_hours,
-        rows["nvidia-resnet50-90e"].estimated_device_hours_range,
-    )
-    assert hours == pytest.approx(90 * 1_281_167 / 1000 / 3600, rel=0.02)
-    assert span is not None
-    assert span[0] <= hours <= span[1]
-    assert "ESTIMATE" in capsys.readouterr().err
 
 
 def test_models_are_rows_and_a_table_of_pandas() -> None:
@@ -49,23 +33,6 @@ def test_patterns_are_told_from_names(pattern: str) -> None:
         v.list_models(pattern.partition("5")[0] + "5")
 
 
-@pytest.mark.parametrize(
-    ("call", "options", "given", "works"),
-    [
-        (v.list_recipes, {"convert": True}, "convert", "device_hours=RUN"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_by_its_argument(
-    call: Any, options: dict[str, Any], given: str, works: str
-) -> None:
-    with pytest.raises(v.ConfigError) as refused:
-        call(**options)
-    assert (names_given(refused.value), what_works(refused.value)) == (given, works)
-
-
 def test_names_that_do_not_exist_are_refused_with_near_ones() -> None:
     with pytest.raises(v.ConfigError, match="resnet50"):
         v.list_models("resnet5")
-    for wrong in ("0", "-3", "/no/run"):
-        with pytest.raises(v.ConfigError):
-            v.list_recipes(device_hours=wrong)

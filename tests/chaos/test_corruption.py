@@ -77,6 +77,17 @@ def test_what_is_in_every_sum_is_found_by_spot_checks(place: str, shapes: Path, 
 
 
 @pytest.mark.slow
+def test_what_the_first_process_copies_wrong_ends_all_of_them(shapes: Path, tmp_path: Path) -> None:
+    saving = replace(WRONG, place="checkpoint", rank=0, tensor=0)
+    codes, errors, events = train(tmp_path / "runs", shapes, saving, 2, "--set", "checkpoint.every_steps=3")
+    assert codes == [1, 1]
+    (found,) = of_kind(events, "divergence")
+    assert (found["step"], found["ranks"]) == (3, [0])
+    assert "what was to be saved at step 3 is not what training had" in errors
+    assert not of_kind(events, "checkpoint")
+
+
+@pytest.mark.slow
 def test_one_process_notices_that_it_contradicts_itself(shapes: Path, tmp_path: Path) -> None:
     exact = ["--set", "machine.reduction=exact", "--set", "audit.spot_check=1"]
     fault = replace(WRONG, place="convolution", rank=0)

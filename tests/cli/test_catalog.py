@@ -3,12 +3,11 @@
 import re
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import Done, only_run
-from tests.refusals import config_error_of, names_given, what_works
+from tests.conftest import Done
+from tests.refusals import config_error_of, what_works
 from vernier import recipes
 from vernier.config import Recipe, from_dict
 from vernier.models import names as model_names
@@ -93,7 +92,6 @@ def test_speeds_of_an_unknown_recipe_and_of_one_without_any(vernier_here: Callab
     unknown = vernier_here("recipes", "nvidia-resnet50-91e", "--speeds")
     assert (unknown.code, "nvidia-resnet50-90e" in unknown.err) == (2, True)
     assert what_works(config_error_of("recipes", "cifar10", "--speeds")) == "recipes"
-    assert names_given(config_error_of("recipes", "--speeds", "--device-hours", "1000")) == "device_hours speeds"
 
 
 @pytest.mark.parametrize("words", [["show", "shapes-quick"], ["shapes-quick"]])
@@ -131,37 +129,6 @@ def test_models_of_a_pattern_are_listed(vernier_here: Callable[..., Done]) -> No
     none = vernier_here("models", "zzz*")
     assert (none.code, none.out, "zzz*" in none.err) == (0, "", True)
     assert vernier_here("models", "zzz*", "--json").json() == []
-
-
-@pytest.mark.slow
-def test_device_hours_are_an_estimate_and_say_so(vernier_here: Callable[..., Done]) -> None:
-    done = vernier_here("recipes", "--device-hours", "1000", "--json")
-    assert "ESTIMATE" in done.err
-    hours = {row["name"]: row["estimated_device_hours"] for row in done.json()}
-    assert hours["nvidia-resnet50-90e"] == pytest.approx(90 * 1_281_167 / 1000 / 3600, rel=0.02)
-    assert hours["nvidia-resnext101-90e"] == pytest.approx(hours["nvidia-resnet50-90e"] * 7.97 / 4.089, rel=0.02)
-    small = hours["ffcv-resnet50-16e"] / (16 / 90 * hours["nvidia-resnet50-90e"])
-    assert (160 / 224) ** 2 < small < (192 / 224) ** 2 * 1.04
-    for wrong in ("0", "-3", "/no/run"):
-        assert vernier_here("recipes", "--device-hours", wrong).code == 2
-
-
-def test_device_hours_of_one_recipe(vernier_here: Callable[..., Done]) -> None:
-    (row,) = vernier_here("recipes", "nvidia-resnet50-90e", "--device-hours", "1000", "--json").json()
-    assert row["name"] == "nvidia-resnet50-90e"
-    assert row["estimated_device_hours"] > 0
-    assert vernier_here("recipes", "nvidia-resnet50-90", "--device-hours", "1000").code == 2
-    error = config_error_of("recipes", "--convert")
-    assert (names_given(error), what_works(error)) == ("convert", "device_hours=RUN")
-
-
-def test_device_hours_from_a_run(tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path) -> None:
-    assert vernier_here("train", *tiny, "--epochs", "1").code == 0
-    run = only_run(tmp_path / "runs")
-    done = vernier_here("recipes", "--device-hours", str(run), "--convert", "--json")
-    assert done.code == 0, done.err
-    assert run.name in done.err
-    assert all(row["estimated_device_hours"] >= 0 for row in done.json())
 
 
 def test_models_are_listed_with_their_parameters(vernier_here: Callable[..., Done]) -> None:

@@ -23,7 +23,6 @@ COLOUR = re.compile(rb"\x1b\[[0-9;]*(3[0-9]|4[0-7]|9[0-7])[0-9;]*m")
 @pytest.mark.parametrize(
     ("typed", "now"),
     [
-        ("plan resnet50 --submit slurm", "Use vernier submit --to slurm."),
         ("tune resnet50 --for infer", "Use vernier tune infer."),
         ("profile --infer --batch 8", "Use vernier profile infer."),
     ],

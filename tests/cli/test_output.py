@@ -204,5 +204,5 @@ def test_every_command_with_progress_has_quiet() -> None:
         *("train", "finetune", "eval", "predict", "export", "profile train", "profile infer", "tune train"),
         *("tune infer", "doctor", "bench train", "bench infer", "bench scaling", "study run"),
         *("audit", "certify", "verify", "check"),
-        *("data prepare", "data verify", "data inspect", "data get", "runs clean"),
+        *("data prepare", "data verify", "data inspect", "data get"),
     }

@@ -193,6 +193,12 @@ def test_making_a_task_checks_its_recipe() -> None:
         ),
         (
             CLASSIFIER,
+            ["machine.compile=max-autotune"],
+            "machine.compile machine.mode",
+            "machine.mode=compile",
+        ),
+        (
+            CLASSIFIER,
             ["machine.workers=0", "machine.backend=dali-cpu"],
             "machine.backend machine.workers",
             "machine.workers=1",

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.conftest import Done, command, only_run
+from vernier.devices import kinds
 
 LIMIT_S = 300.0
 
@@ -78,6 +79,20 @@ class Product:
         """Arguments of `vernier train` for a classifier."""
         return ["train", "--data", str(self.classes), *CLASSIFIER, "--device", device or self.device, *more]
 
+    def everything(self, *, device: str = "") -> list[str]:
+        """A classifier with everything; with deterministic operations, since its bits are compared, where there are."""
+        return self.classifier(*EVERYTHING, *(["--deterministic"] if self.deterministic else []), device=device)
+
+    @property
+    def shared(self) -> bool:
+        """Whether several processes may use one device."""
+        return self.device == "rgpu" or kinds()[self.device].shared  # rgpu is not imported here
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the device guarantees that a run repeats bit for bit."""
+        return self.device == "rgpu" or kinds()[self.device]().deterministic().verdict == "yes"
+
     def detector(self, *, device: str = "") -> list[str]:
         """Arguments of `vernier train` for a detector."""
         return ["train", *DETECTOR, "--data", str(self.boxes), "--device", device or self.device]
@@ -123,6 +138,12 @@ def once(path: Path, make: Callable[[], object]) -> None:
 def checkpoints(run: Path) -> list[Path]:
     """The checkpoints of a run, by step."""
     return sorted((run / "checkpoints").glob("step-*"))
+
+
+def compilations(run: Path) -> dict[int, int]:
+    """The graphs that were compiled in each reported step of a run."""
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    return {event["step"]: event.get("compilations") or 0 for event in events if event["kind"] == "step"}
 
 
 def state(run: Path) -> dict[str, bytes]:

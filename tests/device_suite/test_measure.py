@@ -22,13 +22,9 @@ def test_bench_train(product: Product, tmp_path: Path) -> None:
 
 
 def test_bench_infer_in_every_scenario(product: Product, tmp_path: Path) -> None:
-    scenarios = ["--scenarios", "offline,single-stream,server", "--rate", "4", "--max-seconds", "2"]
+    scenarios = ["--scenarios", "offline,single-stream"]
     rows = product.run("bench", "infer", *flags(product, tmp_path), *STEPS, *scenarios).json()["rows"]
-    assert [(row["scenario"], row["status"]) for row in rows] == [
-        ("offline", "ok"),
-        ("single-stream", "ok"),
-        ("server", "ok"),
-    ]
+    assert [(row["scenario"], row["status"]) for row in rows] == [("offline", "ok"), ("single-stream", "ok")]
 
 
 def test_profile(product: Product, tmp_path: Path) -> None:

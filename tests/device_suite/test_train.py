@@ -8,17 +8,14 @@ import pytest
 from tests.conftest import only_run
 from tests.rgpu import RgpuServer
 
-from .product import EVERYTHING, Product, interrupt, kill, settings, state, terminate
+from .product import Product, compilations, interrupt, kill, settings, state, terminate
 
 TOLERANCE = 0.01
 """Largest distance between the device's weights and the CPU's, as a share of the distance they were trained."""
 
-SHARED = ("cpu", "rgpu")
-"""Devices that several processes may use together."""
-
 
 def test_a_classifier_with_everything_trains_to_the_weights_of_the_cpu(product: Product) -> None:
-    assert product.agree("everything", lambda device: product.classifier(*EVERYTHING, device=device)) < TOLERANCE
+    assert product.agree("everything", lambda device: product.everything(device=device)) < TOLERANCE
 
 
 def test_a_detector_trains_to_the_weights_of_the_cpu(product: Product) -> None:
@@ -35,17 +32,19 @@ def test_other_optimizers_train_to_the_weights_of_the_cpu(product: Product, name
 def test_two_processes_train_to_the_weights_of_two_processes_on_the_cpu(product: Product) -> None:
     more = ["--max-steps", "3", "--train-only", "--procs", "2"]
     devices = [device for device in product.examination()["devices"] if device["device"] == product.device]
-    if len(devices) < 2 and product.device not in SHARED:
+    if len(devices) < 2 and not product.shared:
         refused = product.run(*product.classifier(*more, "--out", str(product.folder / "two")), code=2)
-        assert "Use one process per device" in refused.err
+        assert "needs its own" in refused.err
         pytest.skip("one device: two processes are refused, as they must be")
     assert product.agree("two", lambda device: product.classifier(*more, device=device)) < TOLERANCE
 
 
 def test_killed_and_stopped_it_resumes_to_the_same_bits(product: Product, tmp_path: Path) -> None:
     """SIGKILL after a random step, SIGTERM after another one, then to the end."""
-    whole = product.trained(f"everything-{product.device}", product.classifier(*EVERYTHING))
-    arguments, dice = product.classifier(*EVERYTHING), random.Random(20261116)
+    if not product.deterministic:
+        pytest.skip(f"{product.device} does not guarantee that a run repeats bit for bit")
+    whole = product.trained(f"everything-{product.device}", product.everything())
+    arguments, dice = product.everything(), random.Random(20261116)
     killed = interrupt(
         arguments, tmp_path, after_steps=dice.randrange(2, 5), environment=product.environment, strike=kill
     )
@@ -56,6 +55,28 @@ def test_killed_and_stopped_it_resumes_to_the_same_bits(product: Product, tmp_pa
     resumed = product.run(*arguments, "--out", str(tmp_path))
     assert "resuming from step" in resumed.err
     assert state(only_run(tmp_path)) == state(whole)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("augment.mixup=0.2", "augment.cutmix=1", "ema.decay=0.9", "optim.clip_norm=1"),
+        ("optim.name=lars", "optim.nesterov=false", "schedule.warmup_epochs=0.5"),
+        ("optim.name=lamb", "loss.kind=bce", "optim.nesterov=false", "machine.precision=bf16"),
+        ("optim.name=adamw", "loss.kind=bce", "optim.nesterov=false", "machine.accumulation=2", "augment.mixup=0.2"),
+    ],
+    ids=lambda changes: changes[0],
+)
+def test_nothing_is_compiled_once_each_kind_of_step_was_seen(
+    product: Product, changes: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Steps 1 to 3 compile: neither a box of CutMix nor a learning rate is part of a program."""
+    out = ["--train-only", "--max-steps", "9", "--allow-slow", "--out", str(tmp_path)]
+    product.run(*product.classifier(*settings(*changes), *out))
+    by_step = compilations(only_run(tmp_path))
+    assert sorted(by_step) == list(range(1, 10))
+    # Each kind of mixing is drawn by then; the first step differs from later ones by what the optimizer has not yet.
+    assert {step: graphs for step, graphs in by_step.items() if graphs and step > 3} == {}
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
@@ -102,8 +123,8 @@ def other_server(product: Product) -> RgpuServer:
 def test_a_device_that_dies_is_an_error_and_the_same_command_resumes(
     product: Product, other_server: RgpuServer, tmp_path: Path
 ) -> None:
-    whole = product.trained(f"everything-{product.device}", product.classifier(*EVERYTHING))
-    arguments = product.classifier(*EVERYTHING)
+    whole = product.trained(f"everything-{product.device}", product.everything())
+    arguments = product.everything()
     lost = interrupt(
         arguments,
         tmp_path,

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from .product import EVERYTHING, Product
+from .product import Product
 
 LOSS_TOLERANCE = 1e-3
 """Relative difference of an evaluation's loss on the device and on the CPU, with the same weights."""
 
 
 def test_an_evaluation_has_the_result_of_the_cpu(product: Product) -> None:
-    run = product.trained(f"everything-{product.device}", product.classifier(*EVERYTHING))
+    run = product.trained(f"everything-{product.device}", product.everything())
     here = product.run("eval", str(run), "--json").json()
     cpu = product.run("eval", str(run), "--json", "--set", "machine.device=cpu").json()
     assert here["samples"] == cpu["samples"] == 50
@@ -20,7 +20,7 @@ def test_an_evaluation_has_the_result_of_the_cpu(product: Product) -> None:
 
 
 def test_an_exported_model_predicts(product: Product, tmp_path: Path) -> None:
-    run = product.trained(f"everything-{product.device}", product.classifier(*EVERYTHING))
+    run = product.trained(f"everything-{product.device}", product.everything())
     file, images = tmp_path / "model.safetensors", product.classes / "val" / "star"
     product.run("export", str(run), "--out", str(file))
     exported = product.run("predict", str(file), str(images), "--json", "--set", f"machine.device={product.device}")

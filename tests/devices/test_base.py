@@ -102,14 +102,19 @@ CALLS: dict[str, Callable[[Device], object]] = {
     "autocast": _autocast,
     "pinned": _pinned,
     "upload": _upload,
-    "uploads_done": lambda device: device.uploads_done(),
+    "copied_event": lambda device: device.wait_for(device.copied_event()),
+    "is_done": lambda device: device.is_done(device.record_event()),
     "fuses_optimizer": lambda device: device.fuses_optimizer("fp32"),
     "synchronize": lambda device: device.synchronize(),
     "record_event": lambda device: device.record_event(),
     "wait_for": lambda device: device.wait_for(device.record_event()),
     "elapsed_s": _elapsed,
     "is_lost": lambda device: device.is_lost(RuntimeError("an error of the network")) and pytest.fail("lost"),
-    "mark_step": lambda device: device.mark_step(),
+    "end_step": lambda device: device.end_step(),
+    "optimizer_step": lambda device: device.optimizer_step(torch.optim.SGD([torch.zeros(1, requires_grad=True)])),
+    "compilations": lambda device: device.compilations().graphs >= 0 or pytest.fail("fewer than none"),
+    "numa_node": lambda device: device.numa_node(1),
+    "sensors": lambda device: device.sensors(["a uuid"]),
     "memory": _memory,
     "reset_peak_memory": lambda device: device.reset_peak_memory(),
     "free_memory": _free_memory,
@@ -258,4 +263,4 @@ def test_only_gaudi_compiles_for_every_shape() -> None:
 
 def test_memory_is_page_locked_where_the_device_copies_without_waiting() -> None:
     """PyTorch pins memory for any accelerator; Metal shares the host's memory, and a CPU has nothing to copy."""
-    assert {name for name, kind in kinds().items() if name in BUILT_IN and kind.pins_memory} == {"cuda", "hpu"}
+    assert {name for name, kind in kinds().items() if name in BUILT_IN and kind.pins_memory} == {"cuda", "hpu", "xpu"}

@@ -1,13 +1,17 @@
 """CUDA devices, against specs of torch.cuda."""
 
+import os
 import warnings
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from tests.devices.vendor_specs import UUID, called, cuda_spec, tensor_spec
 from tests.lab.telemetry.nvidia_host import SimulatedCuda, uuid_of
+from vernier.devices.base import Memory
 from vernier.devices.cuda import Cuda
 from vernier.records.environment import DeviceInfo
 from vernier.references import use
@@ -57,12 +61,57 @@ def test_deterministic_gives_up_autotuning(cuda: Any, monkeypatch: pytest.Monkey
 def test_copies_have_a_stream_of_their_own(cuda: Any) -> None:
     device, target, tensor = Cuda(), torch.device("cuda", 0), tensor_spec()
     assert device.upload(tensor, target) is tensor
-    device.uploads_done()
+    event = device.copied_event()
     main, side = cuda.current_stream.return_value, cuda.Stream.return_value
     tensor.to.assert_called_once_with(target, non_blocking=True)
     tensor.record_stream.assert_called_once_with(main)
     main.wait_stream.assert_called_once_with(side)
-    side.synchronize.assert_called_once_with()
+    event.record.assert_called_once_with(side)
+    assert device.is_done(event) is bool(event.query.return_value)
+    side.synchronize.assert_not_called()
+
+
+def test_the_numa_node_is_that_of_the_gpu_on_the_bus(
+    cuda: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vernier.devices.cuda._PCI", tmp_path)
+    assert Cuda().numa_node(0) is None
+    for written, node in (("3\n", 3), ("-1\n", None), ("", None)):
+        (tmp_path / "0000:b7:00.0").mkdir(exist_ok=True)
+        (tmp_path / "0000:b7:00.0" / "numa_node").write_text(written)
+        assert Cuda().numa_node(0) == node
+    for name in ("pci_domain_id", "pci_bus_id", "pci_device_id"):  # before PyTorch 2.9
+        delattr(cuda.get_device_properties.return_value, name)
+    assert Cuda().numa_node(0) is None
+
+
+def test_what_the_allocator_holds_is_known_apart_from_what_is_allocated(cuda: Any) -> None:
+    assert Cuda().memory() == Memory(allocated_bytes=10, peak_bytes=30, reserved_bytes=40)
+
+
+def test_sums_of_several_processes_repeat_only_if_nccl_has_one_algorithm(
+    cuda: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NCCL_ALGO", raising=False)
+    Cuda().prepare_collectives(rank=0, local_rank=0, world=2)
+    assert "NCCL_ALGO" not in os.environ
+    Cuda().prepare_collectives(rank=0, local_rank=0, world=2, deterministic=True)
+    assert os.environ["NCCL_ALGO"] == "Ring"
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    Cuda().prepare_collectives(rank=0, local_rank=0, world=2, deterministic=True)
+    assert os.environ["NCCL_ALGO"] == "Tree"
+
+
+@pytest.mark.parametrize(("code", "known"), [(6, False), (2, False), (4, True), (3, True)])
+def test_a_mig_uuid_that_the_driver_does_not_know_is_none(
+    code: int, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not found, invalid argument; no permission and not supported say nothing about the UUID."""
+    pynvml = pytest.importorskip("pynvml")
+    monkeypatch.setattr(torch, "cuda", cuda_spec(name="NVIDIA A100-SXM4-40GB MIG 1g.5gb", uuid=UUID))
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", Mock(side_effect=pynvml.NVMLError(code)))
+    assert Cuda().identity()[0].uuid == (f"MIG-{UUID}" if known else None)
 
 
 def test_an_old_gpu_refuses_bf16_and_names_fp16(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,9 +56,13 @@ def _constructor(real: type, instance: Any) -> Any:
 
 def properties_of(vendor: str, **values: Any) -> Any:
     """A vendor's device properties, with no attribute that PyTorch's own list of them lacks."""
-    unknown = set(values) - property_names(vendor)
+    unknown = set(values) - property_names(vendor) - PCI_PROPERTIES
     assert not unknown, f"the properties of {vendor} devices have no {unknown}"
     return SimpleNamespace(**values)
+
+
+PCI_PROPERTIES = {"pci_domain_id", "pci_bus_id", "pci_device_id"}
+"""CUDA's properties have them (dir(torch._C._CudaDeviceProperties) of the CUDA build 2.9.0), its stub file does not."""
 
 
 @cache
@@ -80,9 +84,19 @@ def cuda_spec(capability: tuple[int, int] = (8, 0), count: int = 2, name: str = 
         get_device_capability=capability,
         memory_allocated=10,
         max_memory_allocated=30,
+        memory_reserved=40,
         mem_get_info=(70, 80),
         get_device_properties=properties_of(
-            "Cuda", name=name, uuid=uuid, total_memory=80 << 30, major=8, minor=0, gcnArchName="gfx90a"
+            "Cuda",
+            name=name,
+            uuid=uuid,
+            total_memory=80 << 30,
+            major=8,
+            minor=0,
+            gcnArchName="gfx90a",
+            pci_domain_id=0,
+            pci_bus_id=0xB7,
+            pci_device_id=0,
         ),
     )
     spec.stream.return_value = contextlib.nullcontext()
@@ -101,6 +115,7 @@ def xpu_spec(uuid: object = UUID) -> Any:
         device_count=2,
         memory_allocated=10,
         max_memory_allocated=30,
+        memory_reserved=40,
         mem_get_info=(70, 80),
         get_device_properties=properties_of("Xpu", name="Intel Max 1550", total_memory=64 << 30, **stated),
     )

@@ -26,8 +26,6 @@ The first command prints the table below. The second writes one recipe as TOML, 
 | command | gives |
 |---|---|
 | `vernier train nvidia-resnet50-90e --smoke` | a try-out: two steps of eight 64-pixel images in a narrow network |
-| `vernier recipes --device-hours 2470` | estimated cost on a device that trains ResNet-50 at 2,470 img/s |
-| `vernier recipes --device-hours runs/RUN --convert` | the same, converted from a training run measured there |
 | `vernier recipes nvidia-resnet50-90e --speeds` | img/s, latencies and hours that its authors published |
 | `vernier recipes --json` | everything as numbers |
 

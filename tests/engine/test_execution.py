@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from tests.conftest import Done
 from vernier.config import Config, Machine, from_dict
 from vernier.devices.cpu import Cpu
 from vernier.engine.execution import Execution, _fold_batch_norms, _padded, _traced, borrowed, evaluating
+from vernier.errors import ConfigError
 from vernier.lab.measured.workloads import InferenceLoad
 from vernier.models import build
 from vernier.records.events import StepEvent
@@ -173,6 +175,28 @@ def test_a_compiled_network_learns_the_same_and_compiles_once(eager: tuple[list[
 
 @pytest.mark.slow
 @needs_compiler
+@pytest.mark.parametrize("way", ["default", "reduce-overhead", "max-autotune"])
+def test_the_way_to_compile_reaches_pytorch_and_other_backends_refuse_it(
+    way: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = create_autospec(torch.compile, side_effect=lambda model, **_: model)
+    monkeypatch.setattr(torch, "compile", calls)
+    machine = Machine(mode="compile", compile=way)
+    Execution(_model(), machine, Cpu())
+    assert calls.call_args.kwargs["mode"] == way
+    assert way in ("default", *torch._inductor.list_mode_options())
+
+    class Elsewhere(Cpu):
+        compile_backend = "elsewhere"
+
+    if way == "default":
+        Execution(_model(), machine, Elsewhere())
+        return
+    with pytest.raises(ConfigError) as refused:
+        Execution(_model(), machine, Elsewhere())
+    assert refused.value.given["machine.compile"] == way
+
+
 def test_a_frozen_network_has_its_weights_in_its_kernels() -> None:
     frozen = Execution(_model(), Machine(mode="compile", channels_last=False), Cpu(), frozen=True)
     eager = _scores(Execution(_model(), Machine(channels_last=False), Cpu()), 8)

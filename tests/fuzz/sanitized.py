@@ -2,8 +2,9 @@
 
     python -m tests.fuzz.sanitized [--images 15000] [--seed 1] [--level plain]
 
-Builds the library of `vernier.kernels` with both. Every window that it decodes is compared with libjpeg-turbo's, and so
-are the pixels of every image that it adds restart markers to. Any error of a sanitizer ends it.
+Builds the library of `vernier.kernels` with both. Every window that it decodes is compared with libjpeg-turbo's, every
+training image that it makes from a file or a shard, whose table may be damaged too, with that of the Python path, and
+so are the pixels of every image that it adds restart markers to. Any error of a sanitizer ends it.
 """
 
 import argparse
@@ -18,11 +19,14 @@ import numpy as np
 
 from tests.data.decoding.small_jpegs import small_jpeg
 from vernier.compat.preparing.restarts import add_restart_markers
+from vernier.config import Augment, Data
+from vernier.data.augment.crop_flip import DRAWS, TrainTransform
 from vernier.data.decoding import decode as decode_module
 from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, decode, decode_strictly, lazy_image
 from vernier.data.decoding.jpeg_slicing import NotSliceable
+from vernier.data.sources.containers.shard_index import TableBuilder, read_segments
 from vernier.kernels import library
-from vernier.kernels.jpeg import CompiledDecoder
+from vernier.kernels.jpeg import _COLUMNS, CompiledDecoder
 from vernier.kernels.restarts import CompiledRestarts
 
 SANITIZERS = ("asan", "ubsan")
@@ -104,6 +108,43 @@ def compare_window(draw: random.Random, image: LazyJpeg) -> bool:
     return own is not None
 
 
+def compare_chunk(draw: random.Random, content: bytes, folder: Path) -> bool:
+    """Whether an image was made by the call for chunks, from a file or from a shard whose table may be damaged. Raises
+    AssertionError at another pixel than those of the Python path."""
+    recipe = Data(interpolation=draw.choice(["bilinear", "bicubic"])), Augment(crop="random-resized", flip=0.5)
+    numbers, px = np.random.default_rng(draw.randrange(1 << 30)).random((1, DRAWS)), draw.randint(1, 90)
+    own, expected = np.zeros((2, 1, px, px, 3), np.uint8)
+    path, fill = folder / "image", CompiledDecoder().plan_chunks(*recipe, exif=True)
+    try:
+        in_shard = draw.random() < 0.5
+        bad = damaged(add_restart_markers(content, CompiledRestarts())[0] if in_shard else content, draw)
+    except NotSliceable:
+        return False
+    path.write_bytes(bad)
+    if not in_shard:
+        done = fill([str(path)], numbers, own)
+    else:
+        builder = TableBuilder()
+        builder.add("image", 0, 0, bad)
+        table = builder.columns()
+        for name in draw.sample(sorted(_COLUMNS), draw.choice([0, 0, 1, 3])):
+            column = table[name] = table[name].copy()
+            if len(column):
+                column[draw.randrange(len(column))] = draw.randrange(int(np.iinfo(column.dtype).max) + 1)
+        handle = os.open(path, os.O_RDONLY)
+        done = fill(([(handle, len(bad), table)], [0]), numbers, own)
+        os.close(handle)
+        if not (done[0] and table["scan_at"][0]):
+            return bool(done[0])
+    if not done[0]:
+        return False
+    segments = read_segments(table, 0) if in_shard else None
+    image = lazy_image(bad) if segments is None else SegmentedJpeg(lambda start, stop: bad[start:stop], segments)
+    TrainTransform(*recipe)(image, numbers[0], expected[0])
+    assert np.array_equal(own, expected)
+    return True
+
+
 def compare_rewritten(draw: random.Random, content: bytes) -> bool:
     """Whether restart markers were added. Raises AssertionError if that changed a pixel."""
     bad = damaged(content, draw)
@@ -128,17 +169,20 @@ def main() -> None:
     library.PATH = Path(os.environ["VERNIER_SANITIZED"])
     if options.level:
         library._choose_level = lambda loaded: options.level
-    draw, decoded, windows, rewritten = random.Random(options.seed), 0, 0, 0
-    for _ in range(options.images):
-        content = draw_image(draw)
-        rewritten += compare_rewritten(draw, content)
-        image = open_image(draw, content)
-        if image is not None:
-            windows += 1
-            decoded += compare_window(draw, image)
+    draw, decoded, windows, rewritten, made = random.Random(options.seed), 0, 0, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(options.images):
+            content = draw_image(draw)
+            rewritten += compare_rewritten(draw, content)
+            made += compare_chunk(draw, content, Path(folder))
+            image = open_image(draw, content)
+            if image is not None:
+                windows += 1
+                decoded += compare_window(draw, image)
     print(
         f"{windows:,} windows of intact and damaged images: {decoded:,} decoded as by libjpeg-turbo, others left to it"
     )
+    print(f"{options.images:,} intact and damaged images: {made:,} cropped and resized as by Python, others left to it")
     print(
         f"{options.images:,} intact and damaged images: restart markers added to {rewritten:,}, others left as they are"
     )

@@ -39,7 +39,7 @@ RUNS = {
         "--set model.width=8 --set machine.threads=1 --set machine.eval_batch=4 --set detect.max_detections=5"
     ),
     "bench-train": f"bench train {TINY} {MEASURE} --batch 8,16",
-    "bench-infer": f"bench infer {TINY} {MEASURE} --batch 8 --scenarios offline,single-stream,server --rate 60",
+    "bench-infer": f"bench infer {TINY} {MEASURE} --batch 8 --scenarios offline,single-stream",
     "bench-scaling": f"bench scaling {TINY} {MEASURE} --batch 8 --procs 1,2",
     "profile": f"profile {TINY} --steps 1:1",
 }

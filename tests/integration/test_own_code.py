@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -15,7 +16,7 @@ import torch
 from PIL import Image
 
 import vernier
-from tests.conftest import TINY, Done, command, only_run
+from tests.conftest import REPO, TINY, Done, command, only_run
 from tests.own_parts import PAGE, TRAIN
 from vernier.errors import ConfigError, RunFailed
 from vernier.records.events import EvalEvent, StartEvent
@@ -25,6 +26,14 @@ COMMANDS = [
     shlex.split(block.replace("\\\n", " "))[1:] for block in re.findall(r"```bash\n(vernier .*?)```", PAGE, flags=re.S)
 ]
 SMALL = [*TINY[:-4], "--set", "machine.eval_batch=16"]
+MODELS = REPO / "tests" / "compat" / "models" / "my_models.py"
+POINTS = {
+    "losses": "focal = mycode:focal", "transforms": "noise = mycode:noise", "metrics": "recall = mycode:macro_recall",
+    "schedules": "square = mycode:square", "data_sources": "stripes = mycode:Stripes",
+    "observers": "tell = mycode:tell", "optimizers": "lion = vernier_lion:Lion",
+    "models": "plain = vernier_plain:FAMILY",
+}  # fmt: skip
+"""One entry point of every group that an outside package can use for training."""
 
 
 def _train(own: Path, **options: Any) -> RunDir:
@@ -71,19 +80,34 @@ def test_the_recipe_and_the_session_of_the_page_run(own: Path, vernier_here: Cal
     exec(compile(text, "session.py", "exec"), {"__name__": "session"})
 
 
-def test_killed_and_resumed_it_ends_bit_for_bit_the_same(own: Path, vernier: Callable[..., Done]) -> None:
-    words = [*COMMANDS[0], *SMALL, "--epochs", "3", "--set", "checkpoint.every_steps=2", "--print-every", "1"]
+def test_killed_three_times_and_resumed_it_ends_bit_for_bit_the_same(own: Path, vernier: Callable[..., Done]) -> None:
+    """All of it is the user's, the model too: killed at a checkpoint, after an evaluation, and near the end."""
+    shutil.copy(MODELS, own)
+    words = [*COMMANDS[0], "--model", "my_models.py:Net(width=8)", "--global-batch", "16", "--epochs", "3"]
+    words += [*SMALL[SMALL.index("data.image_px=32") - 1 :], "--set", "checkpoint.every_steps=2", "--print-every", "1"]
     reference = vernier(*words, "--out", "reference")
     assert reference.code == 0, reference.err
-    child = subprocess.Popen(command(*words, "--out", "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while child.poll() is None and not list((own / "killed").glob("*/checkpoints/step-*")):
-        assert time.monotonic() < deadline, "the training does not start"
-        time.sleep(0.002)
-    child.send_signal(signal.SIGKILL)
-    assert child.wait(timeout=60) == -signal.SIGKILL
+
+    def newest() -> int:
+        return max((int(path.name[5:]) for path in (own / "killed").glob("*/checkpoints/step-*")), default=0)
+
+    def evaluated() -> bool:
+        return any('"eval"' in path.read_text() for path in (own / "killed").glob("*/events.jsonl"))
+
+    for reached in (lambda: newest() >= 2, evaluated, lambda: newest() >= 14):
+        child = subprocess.Popen(
+            command(*words, "--out", "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 120
+        while child.poll() is None and not reached():
+            assert time.monotonic() < deadline, "the run does not start"
+            time.sleep(0.002)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait(timeout=60) == -signal.SIGKILL
     done = vernier(*words, "--out", "killed")
     assert done.code == 0, done.err
+    starts = [each for each in RunDir.open(only_run(own / "killed")).history() if isinstance(each, StartEvent)]
+    assert len(starts) == 4
     states = [sorted((only_run(own / out) / "checkpoints").glob("step-*"))[-1] for out in ("reference", "killed")]
     names = sorted(file.name for file in states[0].glob("*.safetensors"))
     assert "optimizer.safetensors" in names
@@ -104,21 +128,76 @@ def test_changed_code_is_refused_on_resume_unless_accepted(own: Path) -> None:
     _train(own, resume=str(run.path), max_steps=4)  # what was accepted is recorded
 
 
-def test_two_processes_train_with_code_of_a_package_and_refuse_objects(own: Path, vernier: Callable[..., Done]) -> None:
+def test_a_package_offers_all_of_it_by_short_names_to_two_processes(own: Path, vernier: Callable[..., Done]) -> None:
     metadata = own / "site" / "own-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[vernier.losses]\nfocal = mycode:focal\n")
-    words = ["focal" if word.startswith("mycode:focal") else word for word in COMMANDS[0]]
+    (metadata / "entry_points.txt").write_text("".join(f"[vernier.{g}]\n{point}\n" for g, point in POINTS.items()))
+    shutil.copy(REPO / "tests/model_plugin/vernier_plain.py", own)
+    lion = (REPO / "docs/add-an-optimizer.md").read_text()
+    (own / "vernier_lion.py").write_text(re.findall(r'```python title="vernier_lion.py"\n(.*?)```', lion, re.DOTALL)[0])
+    words = ["train", "--model", "plain4", "--data", "stripes", "--loss", "focal", "--transform", "noise"]
+    words += [
+        "--optimizer",
+        "lion",
+        "--lr",
+        "0.001",
+        "--schedule",
+        "square",
+        "--metric",
+        "recall",
+        "--observer",
+        "tell",
+    ]
+    words += ["--set", "optim.nesterov=false", "--set", "eval.best=recall", "--set", "machine.threads=1"]
     environment = {"PYTHONPATH": f"{own / 'site'}:{own}"}
-    done = vernier(*words, *SMALL, "--procs", "2", "--max-steps", "2", "--out", "runs", env=environment)
+    done = vernier(*words, "--global-batch", "16", "--procs", "2", "--max-steps", "2", "--out", "runs", env=environment)
     assert done.code == 0, done.err
-    assert "own code: " in done.err
-    assert "focal (" in done.err
+    start, *_ = RunDir.open(only_run(own / "runs")).history()
+    assert isinstance(start, StartEvent)
+    recorded = {(each.setting, each.reference): Path(each.file).name for each in start.code or ()}
+    assert recorded == {
+        ("data.source", "stripes"): "mycode.py", ("loss.kind", "focal"): "mycode.py",
+        ("augment.extra", "noise"): "mycode.py", ("schedule.kind", "square"): "mycode.py",
+        ("eval.metrics", "recall"): "mycode.py",
+    }  # fmt: skip
+    assert start.metric == "recall"
     assert (own / "told.txt").read_text().count("\n") == 1  # the first process alone has observers
     with pytest.raises(ConfigError, match="other processes cannot import") as caught:
         _train(own, loss=lambda logits, labels: logits.mean(), procs=2)
     assert "loss.kind" in caught.value.given
+
+
+def test_a_trained_model_is_evaluated_on_an_object_with_samples(own: Path, vernier_here: Callable[..., Done]) -> None:
+    run = _train(own, data="mycode:Stripes(size=48)", max_steps=2, train_only=True)
+    by_name = json.loads(vernier_here("eval", str(run.path), "--data", "mycode:Stripes(size=30)", "--json").out)
+    from mycode import Stripes  # type: ignore[import-not-found]
+
+    model = vernier.load(run.path)
+    for data in ({"val": Stripes(30, split="val")}, "mycode:Stripes(size=30)"):
+        result = model.evaluate(data=data)
+        assert (result.samples, result.loss) == (10, by_name["loss"])
+    assert vernier.evaluate(run.path, data=Stripes(30, split="val"), split="val", quiet=True).samples > 0
+    with pytest.raises((ConfigError, RunFailed), match="only the Python session that made this object has it"):
+        vernier.evaluate(run.path, data=Stripes(30), procs=2, quiet=True)
+
+
+def test_an_observer_ends_a_run_which_the_same_call_continues(own: Path) -> None:
+    """As the page says: a signal ends it as Ctrl-C does."""
+
+    def stop(event: Any) -> None:
+        if event.kind == "eval":
+            signal.raise_signal(signal.SIGINT)
+
+    options: dict[str, Any] = {"data": "mycode:Stripes(size=48)", "epochs": 2}
+    with pytest.raises(vernier.Interrupted) as stopped:
+        _train(own, **options, observers=[stop])
+    assert stopped.value.path is not None
+    run = _train(own, **options)
+    assert run.path == stopped.value.path
+    first, second = (event for event in run.history() if isinstance(event, StartEvent))
+    assert first.resumed_from is None
+    assert second.resumed_from
 
 
 def test_exact_reduction_gives_the_same_weights_for_two_processes(own: Path, vernier: Callable[..., Done]) -> None:

@@ -60,7 +60,7 @@ class Browser:
     def until(self, text: str) -> Any:
         from selenium.webdriver.support.ui import WebDriverWait
 
-        return WebDriverWait(self.driver, 20, 0.05).until(lambda d: d.execute_script(text))
+        return WebDriverWait(self.driver, 120, 0.05).until(lambda d: d.execute_script(text))
 
     def find(self, selector: str) -> Any:
         return self.driver.find_element("css selector", selector)

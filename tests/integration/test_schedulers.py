@@ -1,4 +1,4 @@
-"""The scripts of docs/resume.md, run by what they are for: Slurm, the way Kubernetes ends a pod, a spot notice."""
+"""Scripts of docs/resume.md and examples/cluster, run by what they are for: Slurm, Kubernetes, a spot notice."""
 
 import json
 import os
@@ -21,8 +21,8 @@ import yaml
 from tests.conftest import TINY, command, only_run
 from tests.documented import DOCS, fences
 from tests.integration.slurm import PATIENCE_S, Slurm, free_port, one_node_slurm, wait_until
-from vernier.cli import main
 
+CLUSTER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
 DOCUMENTED_TRAINING = "nvidia-resnet50-90e --data /data/imagenet --out /shared/runs"
 LENGTH = ["--epochs", "20", "--set", "eval.every_epochs=20", "--print-every", "1"]
 
@@ -127,13 +127,6 @@ def _check_end_time(slurm: Slurm, tmp_path: Path) -> None:
     assert 0 < int(log.read_text()) <= 30 * 60
 
 
-def _machine_file(shapes: Path, tmp_path: Path, *lines: str) -> Path:
-    path = tmp_path / "machine.toml"
-    job = [f"out = '{tmp_path / 'runs'}'", f"data = '{shapes}'", "time_limit = '1h'", *lines]
-    path.write_text("\n".join(["[machine]", "device = 'cpu'", "threads = 1", "eval_batch = 16", "[job]", *job]))
-    return path
-
-
 RECIPE = """
 name = "tiny"
 global_batch = 16
@@ -157,20 +150,36 @@ log_every_steps = 1
 """Too long to end by itself before a test on a busy machine stops it."""
 
 
-def _plan(form: str, shapes: Path, tmp_path: Path, *lines: str) -> str:
-    """The script that `vernier submit` writes for a small run."""
+def _example(name: str, shapes: Path, tmp_path: Path, **changes: str) -> Path:
+    """A script of `examples/cluster`, edited as a user would: for a small run on the CPU of this host."""
     (tmp_path / "tiny.toml").write_text(RECIPE)
-    machine, script = _machine_file(shapes, tmp_path, *lines), tmp_path / "job"
-    words = ["submit", str(tmp_path / "tiny.toml"), "--to", form, "--machine", str(machine), "--out", str(script)]
-    assert main(words) == 0
-    assert main(words) == 2, "a file that exists is not overwritten"
-    return str(script)
+    text = (CLUSTER / name).read_text()
+    training = f"{tmp_path / 'tiny.toml'} --data {shapes} --out {tmp_path / 'runs'} --device cpu"
+    more = "--set machine.threads=1 --set machine.eval_batch=16"
+    for old, new in {
+        "nvidia-resnet50-90e --data /data/imagenet --out /shared/runs --device cuda": training,
+        "--set 'machine.precision=\"bf16\"'": more,
+        "source /shared/vernier/bin/activate\n": "",
+        **changes,
+    }.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    script = tmp_path / name
+    script.write_text(text)
+    return script
 
 
-def test_the_planned_slurm_script_resumes_after_its_time_is_over(slurm: Slurm, shapes: Path, tmp_path: Path) -> None:
+def test_the_example_slurm_script_resumes_after_its_time_is_over(slurm: Slurm, shapes: Path, tmp_path: Path) -> None:
     out, log = tmp_path / "runs", tmp_path / "log"
-    script = _plan("slurm", shapes, tmp_path, "processes_per_host = 2", f"slurm_options = ['--output={log}']")
-    job = slurm("sbatch", "--parsable", script)
+    changes = {
+        "--nodes=4 --ntasks-per-node=8 --cpus-per-task=12": "--nodes=1 --ntasks-per-node=2",
+        "#SBATCH --gpus-per-node=8\n": "",
+        "--partition=gpu": f"--output={log}",
+        "--cpus-per-task=12 ": "",
+        "--procs 32": "--procs 2",
+    }
+    script = _example("train.sbatch", shapes, tmp_path, **changes)
+    job = slurm("sbatch", "--parsable", str(script))
     try:
         _wait_for_steps(out, 1)
         slurm("scancel", "--signal=USR1", job)
@@ -188,16 +197,22 @@ def test_the_planned_slurm_script_resumes_after_its_time_is_over(slurm: Slurm, s
 # ---------------------------------------------------------------------------------------------------------------- ssh
 
 
-def test_the_planned_ssh_script_stops_with_75_and_resumes(shapes: Path, tmp_path: Path, programs: str) -> None:
-    hosts = ["host_names = ['127.0.0.1', 'localhost']", f"port = {free_port()}"]
-    script, out = _plan("ssh", shapes, tmp_path, *hosts), tmp_path / "runs"
+def test_the_example_ssh_script_stops_with_75_and_resumes(shapes: Path, tmp_path: Path, programs: str) -> None:
+    changes = {
+        "(node1 node2)": "(127.0.0.1 localhost)",
+        "=node1": "=127.0.0.1",
+        "29500": str(free_port()),
+        "--nproc-per-node=8": "--nproc-per-node=1",
+        "--procs 16": "--procs 2",
+    }
+    script, out = _example("hosts.sh", shapes, tmp_path, **changes), tmp_path / "runs"
     stand_in = tmp_path / "bin" / "ssh"
     stand_in.parent.mkdir()
     stand_in.write_text('#!/bin/bash\necho "${@: -2:1}" >> "$HOSTS"\nexec bash -c "${@: -1}"\n')
     stand_in.chmod(0o755)
     environ = {**os.environ, "PATH": f"{stand_in.parent}:{programs}", "HOSTS": str(tmp_path / "hosts")}
     for session in (1, 2):
-        running = subprocess.Popen(["bash", script], env=environ, stderr=subprocess.PIPE, text=True)
+        running = subprocess.Popen(["bash", str(script)], env=environ, stderr=subprocess.PIPE, text=True)
         try:
             _wait_for_steps(out, session)
             running.send_signal(signal.SIGTERM)
@@ -211,13 +226,13 @@ def test_the_planned_ssh_script_stops_with_75_and_resumes(shapes: Path, tmp_path
     assert sorted((tmp_path / "hosts").read_text().split()) == ["127.0.0.1"] * 2 + ["localhost"] * 2
 
 
-def test_the_planned_ssh_script_names_a_host_that_failed(shapes: Path, tmp_path: Path) -> None:
-    script, stand_in = _plan("ssh", shapes, tmp_path, "host_names = ['node1', 'node2']"), tmp_path / "ssh"
+def test_the_example_ssh_script_names_a_host_that_failed(shapes: Path, tmp_path: Path) -> None:
+    script, stand_in = _example("hosts.sh", shapes, tmp_path), tmp_path / "ssh"
     environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     for codes, result in {(0, 0): (0, ""), (75, 255): (1, "node2: exit code 255\n"), (0, 75): (75, "")}.items():
         stand_in.write_text(f'#!/bin/bash\n[ "${{@: -2:1}}" = node1 ] && exit {codes[0]}\nexit {codes[1]}\n')
         stand_in.chmod(0o755)
-        done = subprocess.run(["bash", script], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+        done = subprocess.run(["bash", str(script)], env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
         assert (done.returncode, done.stderr) == result
 
 

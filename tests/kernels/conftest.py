@@ -19,6 +19,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if LEVELS.index(request.param) > LEVELS.index(best):
         pytest.skip(f"this processor has no {request.param}")
     monkeypatch.setattr(library, "_choose_level", lambda loaded: request.param)
-    for module, name in ((jpeg, "_jpeg_window"), (restarts, "_jpeg_restarts"), (winograd, "_kernel")):
+    functions = {jpeg: ("_jpeg_window", "_jpeg_chunk"), restarts: ("_jpeg_restarts",), winograd: ("_kernel",)}
+    for module, name in ((module, name) for module, names in functions.items() for name in names):
         monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)  # without the cache of the best copy
     return str(request.param)

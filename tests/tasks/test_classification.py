@@ -40,7 +40,7 @@ def test_hits_of_mixed_images_count_by_the_share_of_their_labels() -> None:
     logits = torch.eye(8)[[2, 3, 4]] + torch.linspace(0.5, 0, 8)  # each image: its class first, then 0, 1, 2, ...
     labels = torch.tensor([2, 0, 7])
     assert _correct_predictions(logits, labels).tolist() == [1, 2]
-    mixed = MixedLabels(torch.tensor([7, 3, 4]), 0.75)
+    mixed = MixedLabels(torch.tensor([7, 3, 4]), torch.tensor(0.75), torch.tensor(0.25))
     torch.testing.assert_close(_correct_predictions(logits, labels, mixed), torch.tensor([0.75 + 0.5, 1.5 + 0.5]))
     assert _correct_predictions(torch.tensor([[0.0, 1.0]]), torch.tensor([0])).tolist() == [
         0,
@@ -58,7 +58,7 @@ def test_smoothing_over_the_others_leaves_the_true_class_its_mass() -> None:
 
 def test_binary_loss_by_hand() -> None:
     logits, labels = torch.tensor([[0.3, -1.0, 2.0]]), torch.tensor([2])
-    soft = MixedLabels(torch.tensor([0]), 0.9)
+    soft = MixedLabels(torch.tensor([0]), torch.tensor(0.9), torch.tensor(0.1))
     p = torch.sigmoid(logits)[0]
     by_hand = (
         -(0.1 * p[0].log() + 0.9 * (1 - p[0]).log() + (1 - p[1]).log() + 0.9 * p[2].log() + 0.1 * (1 - p[2]).log()) / 3
@@ -67,7 +67,7 @@ def test_binary_loss_by_hand() -> None:
     hard = -((1 - p[0]).log() + (1 - p[1]).log() + p[2].log()) / 3
     torch.testing.assert_close(_training_loss(logits, labels, Loss(kind="bce", bce_threshold=0.2), soft), hard)
     both = -(p[0].log() + (1 - p[1]).log() + p[2].log()) / 3
-    evenly = MixedLabels(torch.tensor([0]), 0.6)
+    evenly = MixedLabels(torch.tensor([0]), torch.tensor(0.6), torch.tensor(0.4))
     torch.testing.assert_close(_training_loss(logits, labels, Loss(kind="bce", bce_threshold=0.2), evenly), both)
 
 

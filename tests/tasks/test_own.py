@@ -53,7 +53,7 @@ def test_a_module_with_class_weights_is_a_loss() -> None:
 def test_mixed_images_have_the_loss_of_both_labels() -> None:
     logits, labels, second = torch.randn(2, 3, requires_grad=True), torch.tensor([0, 1]), torch.tensor([2, 2])
     own = OwnLoss(refer_to(F.cross_entropy))
-    mixed = MixedLabels(second, 0.25)
+    mixed = MixedLabels(second, torch.tensor(0.25), torch.tensor(0.75))
     torch.testing.assert_close(
         _training_loss(logits, labels, Loss(kind="x"), mixed, own), _training_loss(logits, labels, Loss(), mixed)
     )

@@ -240,17 +240,6 @@ def test_the_table_has_no_percentiles_of_a_few_steps() -> None:
     assert "-" not in step_ms(120)
 
 
-def test_matrix_products_are_measured_right_before_and_right_after(shapes: Path) -> None:
-    """ "(of matmul)" of two rows compared different moments of the machine: 63 % beside 83 % for 13 % more speed."""
-    request = BenchRequest(what="train", config=to_dict(tiny_config(shapes)))
-    (configuration,) = configurations.configurations_of(
-        replace(request, plan=replace(request.plan, steps=2, warmup_max_seconds=0.1))
-    )
-    result: Any = run_request(configuration.request, World(Topology()))
-    matmul = result.flops.matmul
-    assert matmul.gflop_per_s == pytest.approx((matmul.before + matmul.after) / 2)
-
-
 def test_a_profile_records_and_shows_what_disturbed_it(
     shapes: Path, tmp_path: Path, vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,7 +259,6 @@ def test_a_profile_records_and_shows_what_disturbed_it(
     assert vernier_here("report", str(run.path), "-o", str(page)).code == 0
     text = page.read_text()
     assert "other programs used 1.70 cores" in text
-    assert "change since the profile began" in text
 
 
 def test_profile_takes_a_network(vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,9 +131,10 @@ def test_a_message_names_the_way_out(
     assert answer in done.err
 
 
-def test_runs_rm_is_runs_clean(vernier_here: Runner, tmp_path: Path) -> None:
-    done = vernier_here("runs", "rm", str(tmp_path))
-    assert (done.code, "Nothing to remove." in done.err) == (0, True)
+@pytest.mark.parametrize("word", ["rm", "clean"])
+def test_runs_rm_says_how_a_run_is_removed(word: str, vernier_here: Runner, tmp_path: Path) -> None:
+    done = vernier_here("runs", word, str(tmp_path))
+    assert (done.code, "rm -r RUN" in done.err) == (2, True)
 
 
 def test_tensorboard_can_be_named_among_the_trackers(vernier_here: Runner) -> None:
@@ -153,6 +154,11 @@ def test_settings_that_contradict_each_other_are_warned_about(
 ) -> None:
     lines = vernier_here("train", *words, "--explain", "--json").json()["warnings"]
     assert any(warning in line for line in lines)
+
+
+def test_a_line_every_0_steps_is_refused(vernier_here: Runner) -> None:
+    done = vernier_here("train", "--print-every", "0", "--explain")
+    assert (done.code, "must be 1 or more" in done.err) == (2, True)
 
 
 def test_a_plan_shows_patience(vernier_here: Runner) -> None:

@@ -14,7 +14,7 @@ from tests.report.bench_results import RATE, step_row
 from tests.report.page.conftest import text_of
 from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
-from vernier.lab.page.benchmarks import _batch_percentiles
+from vernier.lab.bench.table import whole_table
 from vernier.lab.records.bench import BenchRequest, BenchResult
 from vernier.measure.estimates import summarize
 from vernier.records.codec import encode
@@ -223,9 +223,14 @@ def test_one_sample_has_no_percentiles(tmp_path: Path) -> None:
 
     def percentiles_of(steps: int) -> list[object]:
         summary = summarize([0.5 + 0.001 * i for i in range(steps)], unit="s", of="step")
-        return [name for name, *_ in _batch_percentiles([replace(step_row(1, 2.0), step_s=summary)])]
+        (row,) = whole_table([replace(step_row(1, 2.0), step_s=summary)])
+        return [
+            name
+            for name, text in zip(("p5", "p50", "p95", "p99"), row["step ms p5/50/95/99"].split("/"), strict=True)
+            if text != "-"
+        ]
 
-    assert percentiles_of(1) == []
+    assert percentiles_of(1) == ["p50"], "the step itself"
     assert percentiles_of(19) == ["p50"], "a 95th percentile has one step in twenty beyond it"
-    assert percentiles_of(99) == ["p50", "p95"]
-    assert percentiles_of(100) == ["p50", "p95", "p99"]
+    assert percentiles_of(99) == ["p5", "p50", "p95"]
+    assert percentiles_of(100) == ["p5", "p50", "p95", "p99"]

@@ -33,28 +33,6 @@ def test_a_plan_from_another_networks_speed_is_refused(vernier_here: Runner) -> 
     assert done.code == 2
     assert "measured resnet8-small, width 8 at 32 px" in done.err
     assert "trains resnet50 at 224 px" in done.err
-    assert "--convert" in done.err
-
-
-def test_a_converted_speed_is_labelled_with_its_error(vernier_here: Runner) -> None:
-    """Converted speeds looked like measured ones."""
-    done = vernier_here("plan", "nvidia-resnet50-90e", "--bench", str(GOLDEN / "classifier"), "--convert")
-    assert done.code == 0, done.err
-    above_the_table = done.out.split("devices   ")[0]
-    assert "converted from resnet8-small, width 8 at 32 px by arithmetic" in above_the_table
-    assert "the true speed was 0.41 to 2.4 times the converted one" in above_the_table
-    assert "train resnet8-small, width 8 (0.02 M parameters" in above_the_table  # what ran
-
-
-def test_device_hours_from_a_run_are_converted_on_request_only(vernier_here: Runner) -> None:
-    """Hours of every recipe were computed from the speed of whatever the run trained."""
-    run = str(GOLDEN / "classifier")
-    refused = vernier_here("recipes", "--device-hours", run)
-    assert refused.code == 2
-    assert "--convert" in refused.err
-    done = vernier_here("recipes", "--device-hours", run, "--convert")
-    assert done.code == 0, done.err
-    assert "converted from resnet8-small, width 8 at 32 px by arithmetic" in done.err
 
 
 def test_predictions_have_a_range_and_no_digits_beyond_it(vernier_here: Runner) -> None:

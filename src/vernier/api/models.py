@@ -152,8 +152,11 @@ class Model:
         predictions: Prediction | list[Prediction] = predict(self, images, **options)
         return predictions
 
-    def evaluate(self, data: StrPath | None = None, **options: Any) -> Result[EvaluationReport]:
-        """Evaluate on a data set or folder, with the options of `vernier.evaluate`. Default: the run's own data."""
+    def evaluate(self, data: Any = None, **options: Any) -> Result[EvaluationReport]:
+        """Evaluate on a data set, a folder or an object with samples, with the options of `vernier.evaluate`.
+
+        Default: the run's own data.
+        """
         return evaluate(self, data, **options)
 
     def in_engine(self, images: "Sequence[Path | Pixels]") -> "Trained":
@@ -462,7 +465,7 @@ def export_request(request: requests.Export, session: Session, model: Model | No
     from vernier.engine.inference.export import check_export, choose_format, on_cpu
     from vernier.engine.inference.export import export as write
     from vernier.engine.inference.trained import load_model
-    from vernier.report.model_card import is_listed, write_card
+    from vernier.report.model_card import write_card
 
     with unchanged_torch():
         if model is not None:
@@ -476,7 +479,7 @@ def export_request(request: requests.Export, session: Session, model: Model | No
         names_only = request.data is not None and model is None and _is_third_party(choice.path)
         checked_on = None if names_only and form in ("safetensors", "torchvision") else request.data
         # Killed between the file and its card, the same command completes both.
-        again = target is not None and request.card and target.is_file() and not is_listed(target)
+        again = target is not None and request.card and target.is_file() and not _is_listed(target)
         check_export(form, None if again else target, data=checked_on, normalized_input=request.normalized_input)
         trained = load_model(choice)
         written = write(trained, form, target, data=checked_on, normalized_input=request.normalized_input, again=again)
@@ -493,6 +496,14 @@ def export_request(request: requests.Export, session: Session, model: Model | No
             )
     notes = tuple(map(session.word, trained.notes))
     return Export(path=written.path, format=form, card=card, check=written.check, notes=notes)
+
+
+def _is_listed(file: Path) -> bool:
+    """Whether a card lists an exported file; it is written last, so without it the export was interrupted."""
+    from vernier.report.model_card import CARD
+
+    cards = (file.parent / CARD, file.parent / f"{file.name}.{CARD}")
+    return any(f"- `{file.name}` (" in card.read_text(errors="replace") for card in cards if card.is_file())
 
 
 # ------------------------------------------------------------------------------------------------------ new models

@@ -1,6 +1,5 @@
 """Runs as objects: their state, result, events and page, read from the run directory when they are asked for."""
 
-import difflib
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from vernier.config import Config, config_from_tree
 from vernier.errors import ConfigError, did_you_mean
-from vernier.quantities import file_size, parse_duration
 from vernier.records.codec import encode
 from vernier.records.events import EVENT_KINDS, Event, encode_event
 from vernier.records.run import EvalResult, Quality, RunSummary, Status
-from vernier.references import command
-from vernier.requests.runs import CleanRuns, ListRuns
+from vernier.requests.runs import ListRuns
 from vernier.requests.values import StrPath
-from vernier.store import RunDir, find_runs
+from vernier.store import RunDir
 
 from .display import frame
 from .functions import function
@@ -27,12 +24,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from vernier.report.runs import RunRow
-    from vernier.store.cleaning import Plan
 
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=EvalResult)
 T = TypeVar("T")
 DEFAULT_FOLDER = "runs"
+_REMOVING = ("clean", "rm", "remove", "delete")
+"""What people type to get rid of runs."""
 
 
 class Result(Generic[R]):
@@ -236,49 +234,10 @@ def _existing(folders: Sequence[str]) -> list[Path]:
     paths = [Path(folder) for folder in folders or (DEFAULT_FOLDER,)]
     for path in paths:
         if not path.is_dir():
-            # `vernier runs clan`: the default action takes a misspelled one for a folder.
-            near = [] if path.exists() else difflib.get_close_matches(str(path), ("list", "clean"), n=1)
-            hint = f" Did you mean {command(f'runs {near[0]}')}?" if near else ""
-            raise ConfigError(
-                f"{path} {'is a file' if path.exists() else 'does not exist'}. Give a folder of runs.{hint}"
-            )
+            why = "is a file" if path.exists() else "does not exist"
+            hint = " A run is a folder: rm -r RUN removes it." if str(path) in _REMOVING else ""
+            raise ConfigError(f"{path} {why}. Give a folder of runs.{hint}")
     return paths
 
 
-def free_space(request: CleanRuns, session: Session) -> "Plan":
-    """Plan what can be removed; with `yes`, remove it. If interrupted, what was removed until then is reported."""
-    from vernier.store.cleaning import Choice, Plan, clean_folder, clean_run, starting_weights
-
-    from .starting import sigterm_as_interrupt
-
-    folders, remove = _existing(request.folders), request.yes
-    runs = [run for folder in folders for run in _runs_in(folder)]
-    # Also runs next to the folders: one of them may have been started from weights that would go.
-    neighbors = {run.path: run for folder in (*folders, *(f.parent for f in folders)) for run in _runs_in(folder)}
-    choice = Choice(
-        kinds=frozenset(request.what),
-        min_age_s=0.0 if request.older_than is None else parse_duration(request.older_than),
-        in_use=starting_weights(neighbors.values()),
-    )
-    plans: list[Plan] = []
-    try:
-        with sigterm_as_interrupt(), session.bar("clean") as progress:
-            for folder in (folder for folder in folders if not RunDir.is_run(folder)):
-                plans.append(clean_folder(folder, choice, remove=remove))
-            for number, run in enumerate(runs, start=1):
-                plans.append(clean_run(run, choice, remove=remove))
-                progress(number, len(runs))
-    except KeyboardInterrupt:
-        if remove:
-            freed = file_size(Plan.of(*plans).bytes)
-            session.warn(f"freed {freed} before the interruption; the same command removes the rest")
-        raise
-    return Plan.of(*plans)
-
-
-def _runs_in(folder: Path) -> list[RunDir]:
-    return [RunDir(folder)] if RunDir.is_run(folder) else find_runs(folder)
-
-
 list_runs = function(ListRuns, table_of_runs, "list_runs")
-clean_runs = function(CleanRuns, free_space, "clean_runs")

@@ -14,7 +14,7 @@ from vernier.frozen import frozen
 from vernier.references import given, use
 
 from .machine_file import MachineFile
-from .parsing import override, override_from_text, setting_name
+from .parsing import assignment, override, override_from_text, setting_name
 from .settings import BUILT_IN_LOSSES, Config, Recipe, short_side_of
 
 MACHINE_FILE = "machine file"
@@ -47,6 +47,9 @@ def apply_changes(config: Config, options: Mapping[str, object], settings: Seque
     if isinstance(file, MachineFile):
         config, notes = file.apply(config, named)
         named |= {f"machine.{name}" for name in file.settings}
+    if "optim.name" in values:
+        # At once with what is assigned: another optimizer may need optim.nesterov=false.
+        settings = (assignment("optim.name", values.pop("optim.name")), *settings)
     for path, value in values.items():
         # An option scales the schedule; the assignment schedule.epochs=3 changes that number alone.
         if path == "schedule.epochs" and isinstance(value, int | float):

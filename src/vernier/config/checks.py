@@ -109,7 +109,7 @@ CROPS_OF_WHOLE_IMAGES = ("none", "pad")
 def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
     """Refuse a loader that does not support the augmentation of the recipe. Raises ConfigError."""
     # The native loader does everything that a recipe can contain.
-    if machine.backend == "native":
+    if machine.backend in ("auto", "native"):
         return
     augment, data = recipe.augment, recipe.data
     backend, native = given("machine.backend", machine.backend), use("machine.backend", "native")
@@ -147,7 +147,7 @@ def check_config(config: Config, *, detector: bool) -> None:
     check_loader(config.machine, config.recipe, detector=detector)
     check_reduction(config)
     _check_time_limit(config.limits.max_time)
-    for name in ("engine", "int8"):
+    for name in ("engine", "int8", "allow_lower_precision"):
         value = getattr(config.machine, name)
         if value != getattr(Machine(), name):
             raise ConfigError(
@@ -167,6 +167,11 @@ def check_config(config: Config, *, detector: bool) -> None:
         raise ConfigError(
             f"{traces} keeps what it recorded for the backward pass, so "
             f"{given('machine.activation_checkpointing', True)} has no effect. Use {untraced}, or omit it."
+        )
+    if config.machine.mode != "compile" and config.machine.compile != "default":
+        raise ConfigError(
+            f"{given('machine.compile', config.machine.compile)} is a way to compile, and this is "
+            f"{given('machine.mode', config.machine.mode)}. Use {use('machine.mode', 'compile')}, or omit it."
         )
     _check_convolution(config.machine)
     if detector and config.limits.train_accuracy:
@@ -197,7 +202,7 @@ def _check_convolution(machine: Machine) -> None:
         if value != needed:
             raise ConfigError(
                 f"{given('machine.convolution', 'winograd')} does not work with {given(name, value)}. Use "
-                f"{use(name, needed)} or {use('machine.convolution', Machine().convolution)}."
+                f"{use(name, needed)} or {use('machine.convolution', 'torch')}."
             )
 
 

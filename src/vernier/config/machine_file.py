@@ -1,12 +1,11 @@
 """Machine files: TOML with the table `[machine]`, the settings of that name.
 
 `vernier tune` writes them, with a table `[tuned]` that records for which work and where that was; people can write them
-too. The table `[job]` belongs to `vernier submit`, which reads it itself.
+too.
 """
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from vernier.wording import plural
 from .parsing import from_dict, override, to_dict, toml_value
 from .settings import Config, Machine, option
 
-TABLES = ("machine", "job", "tuned")
+TABLES = ("machine", "tuned")
 Work = Literal["train", "infer"]
 WORK_NAMES = {"train": "training", "infer": "inference"}
 
@@ -43,7 +42,6 @@ class MachineFile:
     path: Path
     settings: Mapping[str, Any]
     tuned: Tuned | None = None
-    job: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def apply(self, config: Config, named: set[str]) -> tuple[Config, list[str]]:
@@ -87,16 +85,16 @@ class MachineFile:
 def read_machine_file(path: Path) -> MachineFile:
     """A machine file with its settings checked. Raises ConfigError."""
     tables = _read_tables(path)
-    machine, job, tuned = (tables.get(name, {}) for name in TABLES)
-    if not all(isinstance(table, dict) for table in (machine, job, tuned)):
-        raise ConfigError(f"{path}: machine, job and tuned must be tables: [machine], [job], [tuned].")
+    machine, tuned = (tables.get(name, {}) for name in TABLES)
+    if not all(isinstance(table, dict) for table in (machine, tuned)):
+        raise ConfigError(f"{path}: machine and tuned must be tables: [machine], [tuned].")
     try:
         # Checked as a whole, then reduced to what the file has: defaults must not replace those of a recipe.
         checked = to_dict(from_dict(Machine, machine, "machine"))
         own = from_dict(Tuned, tuned, "tuned") if "tuned" in tables else None
     except ConfigError as error:
         raise error.within(path) from None
-    return MachineFile(path=path, settings={name: checked[name] for name in machine}, tuned=own, job=job)
+    return MachineFile(path=path, settings={name: checked[name] for name in machine}, tuned=own)
 
 
 def _read_tables(path: Path) -> Mapping[str, Any]:
@@ -109,7 +107,7 @@ def _read_tables(path: Path) -> Mapping[str, Any]:
     # A recipe's settings would be ignored in silence.
     if unknown := next((name for name in tables if name not in TABLES), None):
         raise ConfigError(
-            f"{path} has {unknown!r}. A machine file has the tables [machine], [job] and [tuned] and no more; settings "
+            f"{path} has {unknown!r}. A machine file has the tables [machine] and [tuned] and no more; settings "
             "of a recipe belong into the recipe's file."
         )
     return tables

@@ -441,19 +441,31 @@ class Machine:
     loss_scale: float = option(65536.0, "fp16: first factor of the loss", above=0)
     loss_scale_growth_steps: int = option(2000, "fp16, dynamic: steps without overflow until the scale doubles", low=1)
     mode: Mode = option("eager", "how the network is executed; graph is another name of compile")
+    compile: Literal["default", "reduce-overhead", "max-autotune"] = option(
+        "default",
+        "mode compile: reduce-overhead replays CUDA graphs, max-autotune also measures kernels while compiling; for "
+        "devices that PyTorch's inductor compiles for",
+    )
     engine: Engine = option(
         "torch", "what runs the network in eval, predict and bench infer; auto: the fastest here, measured first"
     )
     int8: bool = option(False, "eval, predict and bench infer: INT8, calibrated on the images; not with engine = torch")
+    allow_lower_precision: bool = option(False, "engine = auto: measure bf16 too, and use it where it is the fastest")
     deterministic: bool = option(False, "only deterministic operations; refuse where there is none")
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch per process; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
-    backend: Annotated[str, Offered(("native",), (DECODERS, LOADERS))] = option(
-        "native",
-        "decodes and resizes training images; compiled: the same pixels, JPEGs faster",
+    backend: Annotated[str, Offered(("auto", "native"), (DECODERS, LOADERS))] = option(
+        "auto",
+        "decodes and resizes training images; compiled: the same pixels, JPEGs faster; auto: compiled if possible",
     )
-    workers: int = option(2, "loader threads per process; 0: the training thread loads", low=0, high=256)
+    workers: int | None = option(
+        None,
+        "loader threads per process; 0: the training thread loads; left out: 2 with a CPU, otherwise as many as decode "
+        "3,000 images per second here, but one core stays free",
+        low=0,
+        high=256,
+    )
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
     cache_share: float = option(
         0.25, "cache decoded images when all fit into this share of free memory; 0: never", low=0, high=0.9
@@ -470,9 +482,10 @@ class Machine:
         "keep", "CPU memory: keep reuses freed blocks, huge also asks for huge pages, system is the C library's own"
     )
     channels_last: bool = option(True, "memory layout of images and weights")
-    convolution: Annotated[str, Offered(("torch",), (CONVOLUTIONS,))] = option(
-        "torch",
-        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products; rounds differently",
+    convolution: Annotated[str, Offered(("auto", "torch"), (CONVOLUTIONS,))] = option(
+        "auto",
+        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products, and rounds differently; auto: "
+        "winograd for large layers on a CPU with AVX-512",
     )
     check_memory: bool = option(
         True, "refuse a training that surely needs more memory than is free; false: warn and try it"
@@ -483,7 +496,9 @@ class Machine:
     reduction: Annotated[str, Offered(("ddp",), (REDUCTIONS,))] = option(
         "ddp", "how gradients are summed; exact: the same weights, bit for bit, for any number of processes"
     )
-    bucket_mb: int = option(25, "several processes: size of a gradient bucket, in MiB", low=1, high=4096)
+    bucket_mb: int | None = option(
+        None, "several processes: size of a gradient bucket, in MiB; left out: 25, on Gaudi 256", low=1, high=4096
+    )
     batch_norm_statistics: Literal["average", "first"] = option(
         "average",
         "several processes: batch-norm statistics to evaluate and save: the mean over processes, or rank 0's",

@@ -107,13 +107,3 @@ def _take_lock(path: Path, wait: bool = False) -> int | None:
 def is_unfinished(folder: Path) -> bool:
     """Whether the folder is marked."""
     return (folder / MARK).is_file()
-
-
-def refuse_unfinished(folder: Path) -> None:
-    """Raise ConfigError if the folder is marked."""
-    if is_unfinished(folder):
-        by = (folder / MARK).read_text(encoding="utf-8", errors="replace").strip() or "vernier data"
-        raise ConfigError(
-            f"{folder} is incomplete: `{by}` did not finish, or is still running. "
-            "Run that command again, or remove the folder."
-        )

@@ -6,6 +6,8 @@ docs/add-a-device.md shows a complete device of another package.
 """
 
 import os
+import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from vernier.clock import now_s
 from vernier.frozen import frozen
 from vernier.records.environment import DeviceInfo
+from vernier.records.run import Compilation
 from vernier.references import plain, use
 
 if TYPE_CHECKING:
@@ -54,6 +57,8 @@ class Memory:
 
     allocated_bytes: int
     peak_bytes: int
+    reserved_bytes: int | None = None
+    """What the allocator holds for this process, freed blocks included: out of memory follows this. None: unknown."""
 
 
 StepTimes = Literal["host clock", "device events", "windows"]
@@ -68,6 +73,8 @@ class Device:
     """Its type in PyTorch, and its name for --device."""
     backend: ClassVar[str | None]
     """Backend of torch.distributed; None: it has no collectives, and gradients are averaged in host memory."""
+    connects_early: ClassVar[bool] = False
+    """torch.distributed can be told the process's device, and then connects before the first collective."""
     shared: ClassVar[bool] = False
     """Several processes may use one device."""
     step_times: ClassVar[StepTimes] = "host clock"
@@ -77,6 +84,11 @@ class Device:
     """torch.optim's fused kernels run here."""
     pins_memory: ClassVar[bool] = False
     """Copies from page-locked memory overlap with computation."""
+    bucket_mb: ClassVar[int] = 25
+    """Size of a bucket of gradients where machine.bucket_mb is omitted; 25 is PyTorch's own."""
+    exchange: ClassVar[Literal["buckets", "after backward"]] = "buckets"
+    """When gradients are all-reduced: in buckets during the backward pass, or in one piece after it, where buckets
+    would cut the program of a lazy device. Without collectives always after it, in host memory."""
     static_shapes: ClassVar[bool] = False
     """A new batch size costs a compilation, so short batches are padded and masked."""
     compile_backend: ClassVar[str] = "inductor"
@@ -146,10 +158,11 @@ class Device:
             # Vernier reads no memory that nothing has written, and to fill all of it took 2 % of a step of ResNet-18.
             torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
-    def prepare_collectives(self, *, rank: int, local_rank: int, world: int) -> None:
+    def prepare_collectives(self, *, rank: int, local_rank: int, world: int, deterministic: bool = False) -> None:
         """Register the backend with torch.distributed; called before the process group is created and before `prepare`.
 
         `local_rank` is the number of this process on its host, `world` the number of processes on all hosts.
+        `deterministic`: sums must be made in the same order in every run.
         """
 
     def without_gradients(self) -> AbstractContextManager[Any]:
@@ -172,11 +185,12 @@ class Device:
         return tensor.pin_memory() if self.pins_memory else tensor
 
     def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
-        """Copy to the device; the host's memory may be overwritten after `uploads_done`."""
+        """Copy to the device. Only from page-locked memory the copy may be pending on return: see `copied_event`."""
         return tensor.to(target)
 
-    def uploads_done(self) -> None:
-        """Wait until copies have left the host's memory."""
+    def copied_event(self) -> Any:
+        """An event after which the memory of all uploads so far may be overwritten, for `wait_for` and `is_done`."""
+        return self.record_event()
 
     def fuses_optimizer(self, precision: str) -> bool:
         """Whether to update in one kernel; not with loss scaling, where it would go on in steps that are skipped."""
@@ -200,8 +214,43 @@ class Device:
         """Wait until the device has done what was queued before a recorded event; without events, everything."""
         self.synchronize()
 
-    def mark_step(self) -> None:
-        """Run the collected operations, on devices that collect them."""
+    def is_done(self, event: Any) -> bool:
+        """Whether the device has done what was queued before a recorded event, without waiting; False: or unknown."""
+        return self.step_times == "host clock"
+
+    def end_step(self) -> None:
+        """Run the collected operations, on devices that collect them.
+
+        Called after each step and each micro-batch, and where a step must not begin with what came before it: after
+        set-up, after a checkpoint was loaded, before and after an evaluation.
+        """
+
+    def optimizer_step(self, optimizer: "torch.optim.Optimizer") -> None:
+        """Update the weights; not with loss scaling, which decides on the device whether to update."""
+        optimizer.step()
+
+    def compilations(self) -> Compilation:
+        """The graphs and seconds of what was compiled in this process so far: a step in which they grow is not steady.
+
+        Default: what torch.compile counts.
+        """
+        if "torch._dynamo" not in sys.modules:  # importing it takes longer than many a run
+            return Compilation()
+        from vernier.torch_private import compiler_counters
+
+        graphs, seconds = compiler_counters()
+        return Compilation(graphs=graphs, seconds=seconds)
+
+    def numa_node(self, local_rank: int) -> int | None:
+        """The NUMA node of the host that a process's device is attached to; None: unknown, or the device is none."""
+        return None
+
+    def sensors(self, uuids: Sequence[str | None]) -> Any:
+        """Readers of its power, clocks and temperatures: an object as `lab.telemetry.sensors.Sensors`.
+
+        None: those that Vernier knows for this kind of device, if any.
+        """
+        return None
 
     def memory(self) -> Memory | None:
         """The memory of this process; None if the device does not report it."""
@@ -267,6 +316,9 @@ class Accelerator(Device):
         self.library().set_device(self.torch_device(local_rank).index)
         super().prepare(precision, deterministic=deterministic)
 
+    def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
+        return tensor.to(target, non_blocking=self.pins_memory)
+
     def synchronize(self) -> None:
         self.library().synchronize()
 
@@ -282,9 +334,16 @@ class Accelerator(Device):
     def wait_for(self, event: Any) -> None:
         event.synchronize()
 
+    def is_done(self, event: Any) -> bool:
+        return bool(event.query())
+
     def memory(self) -> Memory | None:
+        library = self.library()
+        reserved = getattr(library, "memory_reserved", None)  # Gaudi's library has no such function
         return Memory(
-            allocated_bytes=self.library().memory_allocated(), peak_bytes=self.library().max_memory_allocated()
+            allocated_bytes=library.memory_allocated(),
+            peak_bytes=library.max_memory_allocated(),
+            reserved_bytes=reserved() if reserved else None,
         )
 
     def reset_peak_memory(self) -> None:

@@ -1,6 +1,7 @@
 """NVIDIA GPUs, and AMD's through ROCm, which PyTorch calls by the same name. Not run by us: see docs/devices.md."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 # Ampere, the first generation with bf16 and TF32.
 _BF16_CAPABILITY = (8, 0)
+_PCI = Path("/sys/bus/pci/devices")
 _HIP_VARIABLES = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """HIP reads the first of them that is set, after ROCR_VISIBLE_DEVICES, which a child inherits as it is."""
 
@@ -20,6 +22,7 @@ _HIP_VARIABLES = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 class Cuda(Accelerator):
     name = "cuda"
     backend = "nccl"
+    connects_early = True
     pins_memory = True
     fused_optimizer = True
 
@@ -83,6 +86,11 @@ class Cuda(Accelerator):
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         super().prepare(precision, deterministic=deterministic, local_rank=local_rank)
 
+    def prepare_collectives(self, *, rank: int, local_rank: int, world: int, deterministic: bool = False) -> None:
+        """NCCL chooses an algorithm by what it measured at start-up, which may add in another order the next time."""
+        if deterministic:
+            os.environ.setdefault("NCCL_ALGO", "Ring")
+
     def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
         """Copy on a separate stream, while the previous step still computes."""
         import torch
@@ -96,9 +104,28 @@ class Cuda(Accelerator):
         moved.record_stream(torch.cuda.current_stream(target))
         return moved
 
-    def uploads_done(self) -> None:
-        if self._copies is not None:
-            self._copies.synchronize()
+    def copied_event(self) -> Any:
+        """On the stream of the copies: an event of the other stream would wait for the step before as well."""
+        import torch
+
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(self._copies)
+        return event
+
+    def numa_node(self, local_rank: int) -> int | None:
+        """As the kernel knows it by the GPU's address on the PCI bus."""
+        import torch
+
+        gpu: Any = torch.cuda.get_device_properties(self.torch_device(local_rank))  # PyTorch's types lack the address
+        if not hasattr(gpu, "pci_bus_id"):  # PyTorch 2.8
+            return None
+        # Both vendors' GPUs are function 0 of their slot; PyTorch does not say which function.
+        address = f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0"
+        try:
+            node = int((_PCI / address / "numa_node").read_text())
+        except (OSError, ValueError):
+            return None
+        return node if node >= 0 else None  # -1: the kernel knows none, as in many virtual machines
 
 
 def _uuid(properties: Any) -> str | None:
@@ -106,7 +133,24 @@ def _uuid(properties: Any) -> str | None:
     uuid = stated_uuid(properties.uuid)
     if uuid is None or _is_rocm() or uuid.startswith(("GPU-", "MIG-")):
         return uuid
-    return f"MIG-{uuid}" if " MIG " in properties.name else f"GPU-{uuid}"
+    if " MIG " not in properties.name:
+        return f"GPU-{uuid}"
+    # Should a driver report the UUID of the whole GPU, "MIG-" before it names no device: none is better than that.
+    return f"MIG-{uuid}" if _driver_knows(f"MIG-{uuid}") else None
+
+
+def _driver_knows(uuid: str) -> bool:
+    """Whether NVML finds this UUID; yes, if NVML is not installed."""
+    try:
+        import pynvml
+    except ImportError:
+        return True
+    try:
+        pynvml.nvmlInit()
+        pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    except pynvml.NVMLError as error:
+        return not isinstance(error, pynvml.NVMLError_NotFound | pynvml.NVMLError_InvalidArgument)
+    return True
 
 
 def _is_rocm() -> bool:

@@ -42,8 +42,11 @@ def prepare_device(config: Config, *, exact: bool = False) -> tuple[Device, int]
             f"{given('machine.reduction', 'exact')}: {device.name} has no collectives, and sums in host memory are not "
             f"made in the tree's order. Use {use('machine.reduction', 'ddp')}, or {use('machine.device', 'cpu')}."
         )
-    cores = bind_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed_cores()
-    threads = machine.threads or (DEFAULT_EXACT_THREADS if exact else len(cores))
+    several = where.local_world > 1 or machine.max_cpus
+    cores = bind_cores(where, machine.max_cpus, device.numa_node) if several else allowed_cores()
+    # Beside an accelerator, PyTorch's threads have little to compute, and the loader's need the cores.
+    most = len(cores) if device.name == "cpu" else max(1, len(cores) // 4)
+    threads = machine.threads or (DEFAULT_EXACT_THREADS if exact else most)
     torch.set_num_threads(threads)
     device.allocator = machine.allocator
     device.prepare(machine.precision, deterministic=deterministic, local_rank=where.local_rank)
@@ -70,7 +73,7 @@ def threads_notes(config: Config, threads: int) -> tuple[str, ...]:
     if requested in ("", str(threads)) or config.machine.threads is not None or by_launcher:
         return ()
     setting = use("machine.threads", int(requested) if requested.isdecimal() else requested)
-    return (f"OMP_NUM_THREADS={requested} is not used: {threads} threads, one per core. To set them: {setting}",)
+    return (f"OMP_NUM_THREADS={requested} is not used: {threads} threads, by the cores. To set them: {setting}",)
 
 
 def local_torch_device(device: Device) -> torch.device:

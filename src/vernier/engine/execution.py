@@ -27,7 +27,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.folders import cache_home
 from vernier.models.contract import layout_of
 from vernier.records.run import Compilation
-from vernier.references import use
+from vernier.references import given, use
 
 Context = Callable[[], AbstractContextManager[Any]]
 
@@ -60,8 +60,13 @@ class Execution:
             freezes = frozen and device.compile_backend == "inductor"
             if freezes:
                 torch.compiler.reset()  # constants of another network would count towards the recompilation limit
+            if machine.compile != "default" and device.compile_backend != "inductor":
+                raise ConfigError(
+                    f"{given('machine.compile', machine.compile)} is for the inductor backend, and {device.name} is "
+                    f"compiled by {device.compile_backend}. Use {use('machine.compile', 'default')}."
+                )
             compiled: nn.Module = torch.compile(  # type: ignore[assignment]
-                model, backend=device.compile_backend, dynamic=device.compile_dynamic
+                model, backend=device.compile_backend, dynamic=device.compile_dynamic, mode=machine.compile
             )
             self._compiled = _CompiledNetwork(compiled, _weights_as_constants if freezes else nullcontext, seal)
 

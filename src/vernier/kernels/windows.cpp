@@ -4,8 +4,13 @@
 // the caller then asks libjpeg, which knows how to recover. Sizes in pixels, positions in bytes; an MCU (minimum coded
 // unit) is the block of 8 or 16 pixels that JPEG codes together.
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <memory>
 
+#include "resize.h"
 #include "stream.h"
 
 #if defined(__clang__)
@@ -129,35 +134,36 @@ struct Decoder : Stream {
   std::vector<uint8_t> planes[3];    // kept for the next image
   Lanes large;                       // magnitudes of all values, or-ed
 
-  bool read_header(const uint8_t* at, const uint8_t* end);
+  const uint8_t* read_header(const uint8_t* at, const uint8_t* end);
   void place(const Window& window);
   Rest read_block(Component& component, int16_t* block);
   bool skip_unit();
   bool is_exact() const;
+  void give_back();
   bool read_unit(int64_t column, int64_t row);
   bool read_stream(const uint8_t* at, const uint8_t* end);
   bool read_segments(const uint8_t* body, const uint8_t* end, const Table& table);
   void write(const Window& window, uint8_t* out) const;
-  bool decode(
-      const uint8_t* header, const uint8_t* header_end, const uint8_t* body, const uint8_t* end, const int64_t* table,
-      const Window& window, uint8_t* out);
+  bool decode(const uint8_t* body, const uint8_t* end, const Table* table, const Window& window, uint8_t* out);
 };
 
-// All up to the entropy-coded bytes; false for what is not decoded here.
-bool Decoder::read_header(const uint8_t* at, const uint8_t* end) {
+// All up to the entropy-coded bytes, where these begin; null for what is not decoded here.
+const uint8_t* Decoder::read_header(const uint8_t* at, const uint8_t* end) {
   forget();
   large = Lanes{};
-  if (end - at < 2 || word_at(at) != 0xFFD8 || read_markers(at + 2, end) != end || ended) return false;
-  if (scan.size() != components.size() || (colors() != GREY && colors() != YCC)) return false;
+  if (end - at < 2 || word_at(at) != 0xFFD8) return nullptr;
+  const uint8_t* body = read_markers(at + 2, end);
+  if (!body || ended) return nullptr;
+  if (scan.size() != components.size() || (colors() != GREY && colors() != YCC)) return nullptr;
   bool common = across == 1 ? down == 1 : across == 2 && down <= 2, numbered = true;
   for (size_t i = 0; i < components.size(); i++) {
     const Component& component = components[i];
     numbered &= component.id == static_cast<int>(i) + 1;
     // libjpeg interpolates chroma that is at least three samples wide.
-    if (component.width < 3 || !quantizers_of_bytes(component)) return false;
+    if (component.width < 3 || !quantizers_of_bytes(component)) return nullptr;
     common &= i ? component.across == 1 && component.down == 1 : component.across == across && component.down == down;
   }
-  return common && (numbered || components.size() == 1 || jfif.present || adobe == 1);
+  return common && (numbered || components.size() == 1 || jfif.present || adobe == 1) ? body : nullptr;
 }
 
 // Which MCUs a window needs: where chroma is subsampled, one more sample around it.
@@ -392,20 +398,203 @@ void Decoder::write(const Window& window, uint8_t* out) const {
   }
 }
 
+void Decoder::give_back() {
+  Stream::give_back(segment);
+  for (std::vector<uint8_t>& plane : planes) Stream::give_back(plane);
+}
+
+// After `read_header`. False for what libjpeg must decode.
 bool Decoder::decode(
-    const uint8_t* header, const uint8_t* header_end, const uint8_t* body, const uint8_t* end, const int64_t* table,
-    const Window& window, uint8_t* out) {
-  if (!read_header(header, header_end)) return false;
+    const uint8_t* body, const uint8_t* end, const Table* table, const Window& window, uint8_t* out) {
   if (window.left < 0 || window.top < 0 || window.width < 1 || window.height < 1) return false;
   if (window.left + window.width > width || window.top + window.height > height) return false;
   place(window);
-  bool good = table ? read_segments(
-                          body, end,
-                          {table[0], table[1], table[2], table[3], table[4], table[5], table[6], table + 7})
-                    : read_stream(body, end);
-  if (!good || !is_exact()) return false;
+  if (!(table ? read_segments(body, end, *table) : read_stream(body, end)) || !is_exact()) return false;
   write(window, out);
   return true;
+}
+
+// ------------------------------------------------------------------------------------------------------------- chunks
+
+// The columns of a shard's table (data/sources/containers/shard_index.py), which have `rows` numbers each.
+struct Shard {
+  int64_t handle, bytes, rows, row_starts_count, within_count;
+  const uint64_t *offset, *size;
+  const int32_t* label;
+  const uint32_t *width, *height;
+  const uint16_t *scan_at, *frame_at;
+  const uint8_t* mcu;
+  const uint16_t* interval;
+  const uint64_t *rows_at, *within_at;
+  const uint32_t* row_starts;
+  const uint16_t* within;
+};
+
+// What a recipe does with every image (data/augment/crop_flip.py).
+struct Crops {
+  double area_low, area_range, log_ratio_low, log_ratio_range, ratio_low, ratio_high, flip;
+  int64_t attempts, draws, flip_at, size, bicubic, scaled, exif;
+};
+
+constexpr int64_t MOST_PIXELS = 178956970, SMALL_PIXELS = 1 << 24, MOST_PIXELS_PER_BYTE = 10000;  // as decode.py
+
+// random_crop_box: the same operations in the same order, since each may round.
+Window draw_window(int64_t width, int64_t height, const Crops& crops, const double* row) {
+  for (int64_t i = 0; i < crops.attempts; i++, row += 4) {
+    double pixels = static_cast<double>(width * height) * (crops.area_low + row[0] * crops.area_range);
+    double shape = std::exp(crops.log_ratio_low + row[1] * crops.log_ratio_range);
+    int64_t w = std::llrint(std::sqrt(pixels * shape)), h = std::llrint(std::sqrt(pixels / shape));
+    if (w > 0 && w <= width && h > 0 && h <= height)
+      return {static_cast<int64_t>(row[2] * (width - w + 1)), static_cast<int64_t>(row[3] * (height - h + 1)), w, h};
+  }
+  int64_t w = width, h = height;
+  double ratio = static_cast<double>(width) / height;
+  if (ratio < crops.ratio_low)
+    h = std::llrint(width / crops.ratio_low);
+  else if (ratio > crops.ratio_high)
+    w = std::llrint(height * crops.ratio_high);
+  return {(width - w) / 2, (height - h) / 2, w, h};
+}
+
+bool contains(const uint8_t* at, const uint8_t* end, const void* bytes, int64_t count) {
+  return memmem(at, end - at, bytes, count) != nullptr;
+}
+
+// _may_be_turned: whether EXIF or XMP data before the first table may turn it. Pillow then decides, in Python.
+bool may_be_turned(const uint8_t* at, const uint8_t* end) {
+  for (at += 2; end - at >= 4 && at[0] == 0xFF && at[1] != 0xDB && at[1] != 0xDA;) {
+    if (at[1] == 0xFF) {
+      at++;
+      continue;
+    }
+    const uint8_t* next = std::min(end, at + 2 + word_at(at + 2));
+    if (at[1] == 0xE1 && contains(at, next, "tiff:Orientation", 16)) return true;
+    for (int kind = 0; kind < 6 && at[1] == 0xE1; kind++) {
+      const uint8_t types[] = {3, 1, 4}, type = types[kind / 2];
+      const uint8_t little[] = {0x12, 1, type, 0, 1, 0, 0, 0}, big[] = {1, 0x12, 0, type, 0, 0, 0, 1};
+      auto entry = static_cast<const uint8_t*>(memmem(at, next - at, kind % 2 ? big : little, 8));
+      for (int i = 8; entry && i < 12 && entry + i < next; i++)
+        if (entry[i] > 1) return true;
+    }
+    at = next;
+  }
+  return false;
+}
+
+struct Chunks {
+  Decoder decoder;
+  Resizer resizer;
+  std::vector<uint8_t> file, window;
+  std::vector<int64_t> edges;
+
+  bool read(int handle, int64_t at, int64_t count, int64_t behind);
+  bool read_file(const char* path);
+  bool fill(const Crops& crops, const double* draws, const uint8_t* body, const uint8_t* end, uint8_t* out);
+  bool fill_whole(const Crops& crops, const double* draws, uint8_t* out);
+  bool fill_from(const Shard& shard, int64_t row, const Crops& crops, const double* draws, uint8_t* out);
+  bool fill_segmented(const Shard& shard, int64_t row, const Crops& crops, const double* draws, uint8_t* out);
+  void give_back();
+};
+
+// Bytes of a file, to the position `behind` of `file`.
+bool Chunks::read(int handle, int64_t at, int64_t count, int64_t behind) {
+  file.resize(behind + count);
+  while (count > 0) {
+    ssize_t got = pread(handle, file.data() + behind, count, at);
+    if (got <= 0) return false;
+    at += got, behind += got, count -= got;
+  }
+  return true;
+}
+
+bool Chunks::read_file(const char* path) {
+  int handle = open(path, O_RDONLY | O_CLOEXEC);
+  if (handle < 0) return false;
+  struct stat status;
+  bool regular = fstat(handle, &status) == 0 && S_ISREG(status.st_mode);
+  bool done = regular && read(handle, 0, status.st_size, 0);
+  close(handle);
+  return done;
+}
+
+// After the header was read: the crop that was drawn, resized.
+bool Chunks::fill(
+    const Crops& crops, const double* draws, const uint8_t* body, const uint8_t* end, uint8_t* out) {
+  Window crop = draw_window(decoder.width, decoder.height, crops, draws);
+  // libjpeg may reduce an image while it decodes; here nothing does.
+  if (crops.scaled && std::min(crop.width, crop.height) >= 2 * crops.size) return false;
+  window.resize(3 * crop.width * crop.height + SPARE);
+  Table table = {};
+  if (!edges.empty())
+    table = {edges[0], edges[1], edges[2], edges[3], edges[4], edges[5], edges[6], edges.data() + 7};
+  if (!decoder.decode(body, end, edges.empty() ? nullptr : &table, crop, window.data())) return false;
+  bool flipped = draws[crops.flip_at] < crops.flip;
+  resizer.resize(window.data(), crop.height, crop.width, out, crops.size, crops.bicubic, flipped);
+  return true;
+}
+
+// The image in `file`, by the rules of lazy_image.
+bool Chunks::fill_whole(const Crops& crops, const double* draws, uint8_t* out) {
+  edges.clear();
+  const uint8_t *at = file.data(), *end = at + file.size();
+  if (end - at < 4 || word_at(end - 2) != 0xFFD9) return false;
+  const uint8_t* body = decoder.read_header(at, end);
+  if (!body || (crops.exif && may_be_turned(at, body))) return false;
+  int64_t pixels = decoder.width * decoder.height, bytes = end - at;
+  if (pixels > MOST_PIXELS || pixels > std::max(SMALL_PIXELS, bytes * MOST_PIXELS_PER_BYTE)) return false;
+  return fill(crops, draws, body, end, out);
+}
+
+bool Chunks::fill_from(const Shard& shard, int64_t row, const Crops& crops, const double* draws, uint8_t* out) {
+  if (row < 0 || row >= shard.rows || shard.offset[row] > static_cast<uint64_t>(shard.bytes)) return false;
+  if (shard.size[row] > shard.bytes - shard.offset[row]) return false;
+  if (shard.scan_at[row]) return fill_segmented(shard, row, crops, draws, out);
+  return read(shard.handle, shard.offset[row], shard.size[row], 0) && fill_whole(crops, draws, out);
+}
+
+// Reads only the segments that the crop touches; positions are the table's, which may be damaged.
+bool Chunks::fill_segmented(const Shard& shard, int64_t row, const Crops& crops, const double* draws, uint8_t* out) {
+  int64_t size = shard.size[row], scan_at = shard.scan_at[row], frame_at = shard.frame_at[row];
+  int64_t unit_width = 8 * (shard.mcu[row] >> 4), unit_height = 8 * (shard.mcu[row] & 15);
+  int64_t interval = shard.interval[row], width = shard.width[row], height = shard.height[row];
+  if (!unit_width || !unit_height || !interval || !width || !height || width > 65500 || height > 65500) return false;
+  int64_t rows = (height + unit_height - 1) / unit_height;
+  int64_t columns = (width + unit_width * interval - 1) / (unit_width * interval), all = rows * (columns + 1);
+  uint64_t rows_at = shard.rows_at[row], within_at = shard.within_at[row];
+  if (rows > shard.row_starts_count || rows_at > static_cast<uint64_t>(shard.row_starts_count - rows)) return false;
+  if (all > shard.within_count || within_at > static_cast<uint64_t>(shard.within_count - all)) return false;
+  if (width * height > MOST_PIXELS || scan_at > size || frame_at + 9 > scan_at) return false;
+  if (!read(shard.handle, shard.offset[row], scan_at, 0)) return false;
+  // The table knows the size better than a damaged header.
+  const uint8_t sides[] = {
+      static_cast<uint8_t>(height >> 8), static_cast<uint8_t>(height), static_cast<uint8_t>(width >> 8),
+      static_cast<uint8_t>(width)};
+  std::memcpy(file.data() + frame_at + 5, sides, 4);
+  if (decoder.read_header(file.data(), file.data() + scan_at) != file.data() + scan_at) return false;
+  if (decoder.width != width || decoder.height != height) return false;
+  if (crops.exif && may_be_turned(file.data(), file.data() + scan_at)) return false;
+  // Segments.cut
+  Window crop = draw_window(width, height, crops, draws);
+  int64_t overlap_x = unit_width > 8, overlap_y = unit_height > 8, segment = unit_width * interval;
+  int64_t first = std::max<int64_t>(0, crop.left - overlap_x) / segment;
+  int64_t end = std::min(columns, (crop.left + crop.width + overlap_x + segment - 1) / segment);
+  int64_t top = std::max<int64_t>(0, crop.top - overlap_y) / unit_height;
+  int64_t bottom = std::min(rows, (crop.top + crop.height + overlap_y + unit_height - 1) / unit_height);
+  const uint32_t* starts = shard.row_starts + rows_at;
+  const uint16_t* within = shard.within + within_at;
+  int64_t start = starts[top] + within[top * (columns + 1) + first];
+  int64_t stop = starts[bottom - 1] + within[(bottom - 1) * (columns + 1) + end];
+  if (start < 0 || start > stop || stop > size) return false;
+  edges.assign({first * interval, top, interval, unit_width, unit_height, bottom - top, end - first});
+  for (int64_t y = top; y < bottom; y++)
+    for (int64_t i = first; i <= end; i++) edges.push_back(starts[y] + within[y * (columns + 1) + i] - start);
+  if (!read(shard.handle, shard.offset[row] + start, stop - start, 0)) return false;
+  return fill(crops, draws, file.data(), file.data() + file.size(), out);
+}
+
+void Chunks::give_back() {
+  decoder.give_back();
+  for (std::vector<uint8_t>* buffer : {&file, &window, &resizer.between}) decoder.Stream::give_back(*buffer);
 }
 
 }  // namespace
@@ -418,11 +607,43 @@ extern "C" int EXPORTED(jpeg_window)(
     const uint8_t* header, int64_t header_bytes, const uint8_t* body, int64_t body_bytes, const int64_t* table,
     int64_t left, int64_t top, int64_t width, int64_t height, uint8_t* out) try {
   static thread_local std::unique_ptr<Decoder> kept(new Decoder);
-  bool done = kept->decode(
-      header, header + header_bytes, body, body + body_bytes, table, {left, top, width, height}, out);
-  kept->give_back(kept->segment);
-  for (std::vector<uint8_t>& plane : kept->planes) kept->give_back(plane);
+  Table segments = {};
+  if (table) segments = {table[0], table[1], table[2], table[3], table[4], table[5], table[6], table + 7};
+  const uint8_t* header_end = header + header_bytes;
+  bool done = kept->read_header(header, header_end) == header_end &&
+              kept->decode(body, body + body_bytes, table ? &segments : nullptr, {left, top, width, height}, out);
+  kept->give_back();
   return done ? 0 : 1;
 } catch (const std::bad_alloc&) {
   return 1;
+}
+
+// Many training images in one call: read, decoded, cropped, resized and flipped. Image i is the file `paths[i]`, or, if
+// there are no paths, row `rows[i]` of `shards[i]`. `draws` has `crops.draws` numbers for each. Images that Python must
+// make, for whatever reason, get a 0 in `done`; that they are bad is never decided here.
+extern "C" void EXPORTED(jpeg_chunk)(
+    const char* const* paths, const Shard* const* shards, const int64_t* rows, int64_t count, const Crops* crops,
+    const double* draws, uint8_t* out, uint8_t* done) {
+  int64_t bytes = 3 * crops->size * crops->size;
+  std::memset(done, 0, count);
+  try {
+    static thread_local std::unique_ptr<Chunks> kept(new Chunks);
+    for (int64_t i = 0; i < count; i++, out += bytes, draws += crops->draws) {
+      try {
+        done[i] = paths ? kept->read_file(paths[i]) && kept->fill_whole(*crops, draws, out)
+                        : kept->fill_from(*shards[i], rows[i], *crops, draws, out);
+      } catch (const std::bad_alloc&) {
+        done[i] = 0;
+      }
+      kept->give_back();
+    }
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+}
+
+// For comparison with PyTorch: resizes `in`, which is changed and has 64 bytes behind its pixels.
+extern "C" void EXPORTED(resize_square)(
+    uint8_t* in, int64_t height, int64_t width, uint8_t* out, int64_t size, int64_t bicubic, int64_t flipped) {
+  Resizer().resize(in, height, width, out, size, bicubic, flipped);
 }

@@ -7,7 +7,7 @@ networks and the profiler see them. Evaluation keeps PyTorch's own convolutions,
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,8 @@ from .library import NeededBy, load_function
 TILE, POINTS, CHANNEL_MULTIPLE = 4, 36, 16
 # With 16 channels PyTorch's convolution was faster (docs/results/training-step.md).
 FEWEST_CHANNELS = 32
+# Of machine.convolution = auto: small models gain little, and keep PyTorch's rounding.
+AUTO_PX, AUTO_CHANNELS = 112, 64
 FEWEST_TILES = 64
 """Of a batch: with fewer, transforming the weights takes longer than the products that are saved."""
 LARGEST_ERROR = 1e-4
@@ -42,6 +44,13 @@ class Winograd:
                 "convolutions of its own. Omit it."
             )
 
+    def suits(self, model: nn.Module, image_px: int) -> bool:
+        """A processor with AVX-512, images of 112 pixels and more, and a layer of 64 channels that can be converted."""
+        widths = [min(m.in_channels, m.out_channels) for m in model.modules() if _is_convertible(m)]
+        return (
+            image_px >= AUTO_PX and max(widths, default=0) >= AUTO_CHANNELS and "avx512" in _kernel("scratch").__name__
+        )
+
     def convert(self, model: nn.Module) -> None:
         """Let a model's 3 x 3 convolutions with stride 1 compute by Winograd's algorithm. Raises ConfigError if they
         cannot on this machine."""
@@ -56,7 +65,7 @@ class Winograd:
             module.__class__ = WinogradConv2d  # its parameters, hooks and name stay
 
 
-def _is_convertible(module: nn.Module) -> bool:
+def _is_convertible(module: nn.Module) -> TypeGuard[nn.Conv2d]:
     return (
         # No subclass: BlurConv2d, for example, computes something else.
         type(module) is nn.Conv2d

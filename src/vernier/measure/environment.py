@@ -24,19 +24,15 @@ THREAD_VARIABLES = (
     "GOMP_CPU_AFFINITY",
     "KMP_AFFINITY",
 )
-VARIABLES = (
-    *THREAD_VARIABLES,
-    "LD_PRELOAD",
-    "THP_MEM_ALLOC_ENABLE",
-    "CUDA_VISIBLE_DEVICES",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "PT_HPU_LAZY_MODE",
-    "HCCL_SOCKET_IFNAME",
-    "PYTORCH_ENABLE_MPS_FALLBACK",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "VERNIER_HOME",
+VARIABLES = (*THREAD_VARIABLES, "LD_PRELOAD", "THP_MEM_ALLOC_ENABLE", "CUBLAS_WORKSPACE_CONFIG", "VERNIER_HOME")
+"""Environment variables that change speed or results; so do all whose names begin as in `_FAMILIES`."""
+_FAMILIES = (
+    *("PYTORCH_", "TORCH_", "TORCHINDUCTOR_", "ONEDNN_", "UCX_"),
+    *("CUDA_", "NVIDIA_TF32_OVERRIDE", "NCCL_"),
+    *("HIP_", "ROCR_", "HSA_", "MIOPEN_", "RCCL_"),
+    *("PT_HPU_", "HABANA_", "HLS_", "HCCL_", "HCL_"),
+    *("ZE_", "CCL_", "PJRT_", "XLA_", "TPU_", "LIBTPU_"),
 )
-"""Environment variables that change speed or results; those of NCCL are recorded too."""
 
 
 def read_versions() -> dict[str, str | None]:
@@ -85,4 +81,4 @@ def collect_environment(
 
 def _read_variables() -> dict[str, str]:
     """Environment variables that change speed or results, those that are set."""
-    return {k: redact_addresses(v) for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")}
+    return {k: redact_addresses(v) for k, v in os.environ.items() if k in VARIABLES or k.startswith(_FAMILIES)}

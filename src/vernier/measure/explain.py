@@ -228,6 +228,8 @@ def _what_would_run(config: Config, classes: int) -> WhatRan:
     """What a training with this configuration runs, as far as that is known before its data and device are opened."""
     recipe, machine = config.recipe, config.machine
     kind = likely_kind(machine.device)
+    # On a CPU two, if omitted; elsewhere the number is chosen when the images are there.
+    workers = 2 if machine.workers is None and kind == "cpu" else machine.workers
     return describe_run(
         config,
         "train",
@@ -236,7 +238,7 @@ def _what_would_run(config: Config, classes: int) -> WhatRan:
         channels=len(recipe.data.mean),
         batch_per_device=max(1, recipe.global_batch // machine.procs),
         devices=machine.procs,
-        feeding=describe_feeding(recipe.data.source, None, machine.workers),
+        feeding=describe_feeding(recipe.data.source, None, workers),
         device_kind=kind,
         device=None,
         threads=machine.threads or max(1, len(allowed_cores()) // machine.procs),
@@ -254,4 +256,6 @@ def _describe_memory(prediction: MemoryPrediction) -> str:
     ]
     named = ", ".join(f"{name} {rough_memory(size)}" for name, size in parts if size)
     when = " in evaluation" if prediction.in_evaluation else ""
-    return f"about {rough_memory(prediction.peak_bytes)} per process at the peak{when}: {named}"
+    counted = {"meta": "; estimated on the meta device", "cpu": "; estimated from a pass on the CPU"}
+    basis = counted.get(prediction.counted_on, "")
+    return f"about {rough_memory(prediction.peak_bytes)} per process at the peak{when}: {named}{basis}"

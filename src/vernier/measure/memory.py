@@ -91,6 +91,7 @@ def predict_memory(config: Config, derived: Derived, known: KnownData) -> Memory
         data_bytes=data_bytes,
         process_bytes=process_bytes + heap_bytes,
         in_evaluation=eval_bytes > step_bytes,
+        counted_on=cost.counted_on,
     )
 
 
@@ -119,7 +120,7 @@ def _evaluation_bytes(config: Config, batch: int, value_bytes: int) -> int:
 def _loader_bytes(config: Config, batch: int, eval_batch: int) -> int:
     """Decoded batches of both loaders."""
     data, machine = config.recipe.data, config.machine
-    batches = _LOADER_BATCHES + (machine.prefetch if machine.workers else 0)
+    batches = _LOADER_BATCHES + (0 if machine.workers == 0 else machine.prefetch)
     pixels = batch * data.image_px**2 + eval_batch * data.eval_px**2
     return batches * pixels * len(data.mean) * _PIXEL_BYTES
 

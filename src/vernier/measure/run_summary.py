@@ -66,7 +66,9 @@ def _steady_parts(events: Sequence[Event]) -> tuple[list[tuple[int, float, float
     parts: list[tuple[int, float, float]] = []
     skipped = 0
     for session in sessions(events):
-        timed = [part for event in session for part in _timed_parts(event)]
+        # Steps that compile are no steady ones, wherever in the session they are.
+        timed = [part for event in session if not event.compilations for part in _timed_parts(event)]
+        skipped += sum(len(event.step_s) for event in session if event.compilations)
         first = warmup_steps([seconds / steps for steps, seconds, _ in timed])
         skipped += sum(part[0] for part in timed[:first])  # a window is skipped as a whole
         parts += timed[first:]

@@ -56,7 +56,7 @@ def describe_run(
         feeding=feeding,
         precision="int8" if machine.int8 else machine.precision,
         mode=machine.mode,
-        convolution=machine.convolution if kind == "train" and machine.convolution != "torch" else None,
+        convolution=machine.convolution if kind == "train" and machine.convolution not in ("auto", "torch") else None,
         device=f"{device_kind} ({device.name})" if device is not None else device_kind,
         threads=threads,
         torch=installed_version("torch") or "",
@@ -125,15 +125,16 @@ def what_an_old_run_ran(
 
 def _describe_exchange(machine: Machine) -> str | None:
     """How gradients are exchanged, where that is not the default."""
-    return None if machine.bucket_mb == Machine().bucket_mb else f"buckets of {machine.bucket_mb:,} MiB"
+    return None if machine.bucket_mb in (None, 25) else f"buckets of {machine.bucket_mb:,} MiB"
 
 
-def describe_feeding(source: str, loading: Loading | None, workers: int) -> str:
-    """How images reach the network, in words."""
-    threads = plural(workers, "loader thread") if workers else "loading in the main process"
+def describe_feeding(source: str, loading: Loading | None, workers: int | None) -> str:
+    """How images reach the network, in words; without a number of `workers` it is chosen when they are read."""
+    threads = "loader threads" if workers is None else plural(workers, "loader thread")
+    threads = threads if workers != 0 else "loading in the main process"
     if source in ("synthetic", "static"):
         pixels = "random pixels" if source == "synthetic" else "the same random pixels in every batch"
-        return f"{pixels} copied from memory" + (f" by {threads}" if workers else "")
+        return f"{pixels} copied from memory" + ("" if workers == 0 else f" by {threads}")
     cached = ", decoded images cached in memory" if loading is not None and loading.cache == "memory" else ""
     backend = "" if loading is None or loading.backend == "native" else f" ({loading.backend})"
     return f"{threads}{backend}{cached}"

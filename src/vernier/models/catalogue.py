@@ -76,7 +76,9 @@ def info(name: str) -> ModelInfo:
         from .trace import describe_entry
 
         return describe_entry(entry_of(name)[0])
-    raise ConfigError(f"Unknown model {name!r}. {did_you_mean(name, names())} `vernier models` lists all.")
+    raise ConfigError(
+        f"Unknown model {name!r}. {did_you_mean(name, names())} `vernier models` lists all; your own is mynets:Net."
+    )
 
 
 def entry_of(name: str) -> tuple[Entry, Family]:

@@ -51,6 +51,8 @@ class Cost:
     activations: int
     layers: tuple[Layer, ...]
     """In the order of the forward pass."""
+    counted_on: str = ""
+    """The device of the forward pass that was counted just now, `meta` or `cpu`; empty: known before."""
 
     @property
     def macs(self) -> int:

@@ -101,6 +101,21 @@ def _pad_same(images: Tensor, kernel: int, stride: int) -> Tensor:
     return functional.pad(images, ends)
 
 
+class _ThinConv2d(nn.Conv2d):
+    """A strided 1x1 convolution of few channels: the stride is taken first, which gives the same bits.
+
+    PyTorch 2.13 writes beyond its memory in the backward pass of such a layer, in channels-last memory on a CPU.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        step = self.stride[0]
+        return functional.conv2d(input[:, :, ::step, ::step], self.weight)
+
+
+_THIN_CHANNELS = 8
+"""The most channels with which that was seen; from 9 on nothing is wrong."""
+
+
 class SameConv2d(nn.Conv2d):
     """A strided convolution that pads as TensorFlow's SAME; `padding` is 0."""
 
@@ -152,7 +167,8 @@ class _Layers:
     def conv(self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
         blur = self.options.blurpool and stride > 1 and in_channels >= _BLUR_MIN_CHANNELS
         same = self.options.padding == "tf" and kernel > 1 and stride > 1 and not blur
-        kind: type[nn.Conv2d] = SameConv2d if same else BlurConv2d if blur else nn.Conv2d
+        thin = kernel == 1 and stride > 1 and in_channels <= _THIN_CHANNELS
+        kind: type[nn.Conv2d] = SameConv2d if same else BlurConv2d if blur else _ThinConv2d if thin else nn.Conv2d
         padding = 0 if same else kernel // 2
         # No bias in any convolution: the batch norm behind it has one.
         return kind(in_channels, out_channels, kernel, stride=stride, padding=padding, groups=groups, bias=False)

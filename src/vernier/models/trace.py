@@ -91,6 +91,7 @@ def _count_on(device: str, entry: Entry, options: Options, px: int) -> tuple[nn.
         params=sum(parameter.numel() for parameter in model.parameters()),
         activations=tracer.activations,
         layers=tuple(tracer.layers),
+        counted_on=device,
     )
     return model, counted, options.num_classes or parts[0].shape[1]
 

@@ -30,7 +30,6 @@ from vernier.models import info, is_detector, is_outside
 from vernier.models import names as network_names
 from vernier.optim.kinds.sgd import Sgd
 from vernier.plugins import load_group
-from vernier.records.codec import omitted
 from vernier.references import command, given, use
 
 from .files import RecipeGroup, read_recipes
@@ -189,8 +188,6 @@ class RecipeRow:
     global_batch: int
     published: tuple[Published, ...]
     source: str
-    estimated_device_hours: float | None = omitted()
-    estimated_device_hours_range: tuple[float, float] | None = omitted()
 
 
 def table() -> list[RecipeRow]:
@@ -207,24 +204,6 @@ def table() -> list[RecipeRow]:
         )
         for r in map(get, names())
     ]
-
-
-def result_text(recipe: Recipe) -> str:
-    """Write the first published result so that it fits a table: 77.23 ± 0.04 %, 73.8 % TTA, AP 0.268 ± 0.001."""
-    if not recipe.published:
-        return ""
-    first = recipe.published[0]
-    if first.metric == "AP":
-        return f"AP {first.mean:.4g}" if first.sd is None else f"AP {first.mean:.3f} ± {first.sd:.3f}"
-    spread = "" if first.sd is None else f" ± {first.sd:g}"
-    return f"{first.mean:g}{spread} %{' TTA' if recipe.eval.flip_tta else ''}"
-
-
-def best_published(network: str) -> tuple[str, Recipe] | None:
-    """Give the data set and the recipe with the best published result of a network; None where there is none."""
-    rows = [row for row in table() if row.model == network and row.published]
-    best = max(rows, key=lambda row: row.published[0].mean, default=None)
-    return None if best is None else (best.data, get(best.name))
 
 
 def _smoke(config: Config) -> Config:

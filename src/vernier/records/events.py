@@ -95,6 +95,7 @@ class StepEvent:
     `samples` are summed over the window and all processes; `t_s` is the monotonic clock at its end, as in telemetry.
     `top1` and `top5`, where they are counted, are percentages of the images trained on.
     `step_times` says how `step_s` is known; for `windows` its values are the mean, and only their sum was measured.
+    `compilations`: so many graphs were compiled in these steps, in `compile_s` seconds; no speed is computed from them.
     """
 
     kind: ClassVar[str] = "step"
@@ -112,6 +113,8 @@ class StepEvent:
     loss_scale: float | None = omitted()
     skipped_steps: int | None = omitted()
     own_s_by_rank: tuple[float, ...] | None = omitted()
+    compilations: int | None = omitted()
+    compile_s: float | None = omitted()
     time: str | None = omitted()
 
     def __post_init__(self) -> None:

@@ -46,18 +46,6 @@ class KernelCall:
 
 
 @frozen
-class MemoryPoint:
-    """Bytes that PyTorch's allocator of a device holds after a change, at a time since the first one.
-
-    On the host (`cpu`) only what was allocated since the profile began counts: tensors from before it are not known.
-    """
-
-    t_ms: float
-    device: str
-    allocated_bytes: int
-
-
-@frozen
 class PhaseTimes:
     """Seconds of each phase over some steps, and their share; a profile also has `idle`, which no phase claims."""
 

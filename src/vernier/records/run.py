@@ -250,6 +250,9 @@ class MemoryPrediction:
     """Python, PyTorch, and freed memory that stays with the process."""
     in_evaluation: bool = False
     """The peak is that of an evaluation."""
+    counted_on: str = ""
+    """The device of the forward pass that the estimate is made from: meta, which computes nothing, or cpu for a model
+    that looks at values. Empty: the layers were known."""
 
 
 @frozen
@@ -389,7 +392,8 @@ class ExportCheck:
 
 @frozen
 class Int8Loss:
-    """What INT8 costs and gains: the same network in fp32 and in INT8 on the same images, none of them calibrated on.
+    """What INT8 (or bf16) costs and gains: the same network in fp32 and in it on the same images, none of them
+    calibrated on.
 
     `metric` names the figure; None without labels. `same_top1` is the share of images with the same most likely class;
     None for detectors. Rates are in images per second, measured in turns.
@@ -413,14 +417,15 @@ class Int8Loss:
             return f"top-1 {self.int8:.2f} % against {self.fp32:.2f} % ({change:+.2f} points)"
         return f"{self.metric} {self.int8:.4f} against {self.fp32:.4f} ({100 * change:+.2f} points)"
 
-    def line(self) -> str:
+    def line(self, name: str) -> str:
         """The loss beside the speed, in words."""
+        calibrated = f"; calibrated on {self.calibration_images} others" if self.calibration_images else ""
         figures = f"{self.figures()}, " if self.figures() else ""
         same = "" if self.same_top1 is None else f"the same class for {100 * self.same_top1:.1f} %, "
         return (
-            f"INT8 against fp32: {figures}{same}{self.int8_images_per_s:.1f} against {self.fp32_images_per_s:.1f} "
-            f"img/s ({self.int8_images_per_s / self.fp32_images_per_s:.2f} x), on {self.images} images; calibrated on "
-            f"{self.calibration_images} others"
+            f"{name} against fp32: {figures}{same}{self.int8_images_per_s:.1f} against {self.fp32_images_per_s:.1f} "
+            f"img/s ({self.int8_images_per_s / self.fp32_images_per_s:.2f} x), on {self.images} images"
+            f"{calibrated}"
         )
 
 
@@ -441,6 +446,7 @@ class EngineReport:
     rates: dict[str, float] | None = omitted()
     problems: tuple[str, ...] = ()
     int8: Int8Loss | None = omitted()
+    bf16: Int8Loss | None = omitted()
 
     def lines(self) -> tuple[str, ...]:
         """For people: which engine, how it was checked, and the rates that decided."""
@@ -456,7 +462,8 @@ class EngineReport:
                 f"{boxes if self.check.same_top1 is None else same}largest difference {self.check.max_difference:.2g} "
                 f"of outputs up to {self.check.largest_output:.3g}"
             )
-        return (*lines, *([self.int8.line()] if self.int8 else []), *self.problems)
+        losses = [loss.line(name) for name, loss in (("INT8", self.int8), ("bf16", self.bf16)) if loss]
+        return (*lines, *losses, *self.problems)
 
 
 @frozen

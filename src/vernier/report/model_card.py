@@ -55,12 +55,6 @@ def write_card(
     return _write(own if shared.exists() else shared, text)
 
 
-def is_listed(file: Path) -> bool:
-    """Whether a card lists an exported file; it is written last, so without it the export was interrupted."""
-    cards = (file.parent / CARD, file.parent / f"{file.name}.{CARD}")
-    return any(f"- `{file.name}` (" in card.read_text(errors="replace") for card in cards if card.is_file())
-
-
 def _write(card: Path, text: str) -> Path:
     try:
         write_atomically(card, text)

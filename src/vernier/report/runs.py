@@ -5,12 +5,15 @@ events of one that has no summary. The page of `vernier report` is made from eve
 that cannot be read is a row that says why.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vernier.clock import wall_s
+from vernier.clock import parse_stamp_s, wall_s
 from vernier.config.migrations import NewerFile
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -19,7 +22,6 @@ from vernier.records.codec import DamagedRecord, omitted
 from vernier.records.events import EvalEvent, StartEvent, StepEvent
 from vernier.records.run import RunStatus, RunSummary
 from vernier.store import RunDir
-from vernier.store.cleaning import changed_s, incomplete_runs, newest_change_s, used_bytes
 
 from .page.identity import differences, heading, parts_of_record
 
@@ -90,7 +92,7 @@ def _run_paths(folder: Path) -> list[Path]:
             return [folder]
         # Hidden folders are unfinished writes.
         visible = [path for path in folder.iterdir() if not path.name.startswith(".") and _is_any(path)]
-        return sorted([*visible, *incomplete_runs(folder)])
+        return sorted([*visible, *_incomplete_runs(folder)])
     except OSError as error:
         raise ConfigError(f"Cannot list {folder}: {error.strerror}. Give a folder of runs.") from None
 
@@ -115,7 +117,7 @@ def _is_any(path: Path) -> bool:
 
 
 def _row(path: Path, now_s: float) -> RunRow:
-    name, size = path.resolve().name, used_bytes(path)
+    name, size = path.resolve().name, _used_bytes(path)
     try:
         # Before run directories, since a plug-in may use those for a kind of its own.
         if (kind := _kind_of(path)) is not None:
@@ -143,7 +145,7 @@ def run_row(run: RunDir, now_s: float) -> RunRow:
     # A crashed run has no summary; its newest event tells how far it came.
     last = run.newest_event(StepEvent) if summary.step is None and start is not None else None
     step = summary.step if last is None else last.step
-    changed = changed_s(run, status) if status.status in _ENDED else newest_change_s(run.path)
+    changed = _changed_s(run, status) if status.status in _ENDED else newest_change_s(run.path)
     return RunRow(
         name=run.path.name,
         path=run.path,
@@ -213,3 +215,63 @@ def _described(settings: Mapping[str, Any]) -> str:
     network, px = _setting(settings, "recipe", "model", "name"), _setting(settings, "recipe", "data", "image_px")
     data = _setting(settings, "recipe", "data", "source")
     return " · ".join(str(part) for part in (network, f"{px} px" if px else "", data) if part)
+
+
+# ---------------------------------------------------------------------------------------------------------- on the disk
+
+
+_BLOCK_BYTES = 512
+"""The unit of `st_blocks`, whatever the file system."""
+_STAMPED = re.compile(r"^\d{8}-\d{6}-.")  # as `RunDir.create` names runs: date, time, name
+
+
+def _incomplete_runs(folder: Path) -> list[Path]:
+    """Folders with a name of a run and without a configuration: their process was killed while it made them."""
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if _STAMPED.match(path.name) and path.is_dir() and not path.is_symlink() and _has_only_empty_folders(path)
+    ]
+
+
+def _has_only_empty_folders(path: Path) -> bool:
+    # `RunDir.create` makes an empty checkpoints/ before the configuration is written.
+    return all(p.is_dir() and not p.is_symlink() and not any(p.iterdir()) for p in path.iterdir())
+
+
+def _changed_s(run: RunDir, status: RunStatus) -> float:
+    """When a run last said how it is, or else when its files changed: seconds since 1970."""
+    return parse_stamp_s(status.updated) or newest_change_s(run.path)
+
+
+def _used_bytes(path: Path) -> int:
+    """Bytes on disk of a file or of everything in a folder; a file with several names counts once."""
+    files = {(info.st_dev, info.st_ino): _size(info) for info in _walk(path)}
+    return sum(files.values())
+
+
+def newest_change_s(path: Path) -> float:
+    """When a file of the folder, or the folder itself, was changed last: seconds since 1970, 0 where it is gone."""
+    return max((info.st_mtime for info in _walk(path, folders=True)), default=0.0)
+
+
+def _size(info: os.stat_result) -> int:
+    # Not st_size: what is freed is what the file takes, with holes and rounded up to blocks.
+    return info.st_blocks * _BLOCK_BYTES
+
+
+def _walk(path: Path, *, folders: bool = False) -> Iterator[os.stat_result]:
+    """Everything below a path, without following links; what cannot be looked at is left out."""
+    waiting: list[str | os.DirEntry[str]] = [os.fspath(path)]
+    while waiting:
+        entry = waiting.pop()
+        try:
+            info = entry.stat(follow_symlinks=False) if isinstance(entry, os.DirEntry) else os.lstat(entry)
+            if stat.S_ISDIR(info.st_mode):
+                with os.scandir(entry) as children:
+                    waiting += children
+                if not folders:
+                    continue
+        except OSError:
+            continue
+        yield info

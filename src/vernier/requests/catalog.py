@@ -12,7 +12,6 @@ class Recipes(Json):
         vernier recipes
         vernier recipes shapes-quick > mine.toml
         vernier recipes nvidia-resnet50-90e --speeds
-        vernier recipes --device-hours 2500
     """
 
     words: tuple[str, ...] = argument(
@@ -21,18 +20,6 @@ class Recipes(Json):
         metavar="[RECIPE]",
         repeats=True,
         edge="shell",
-    )
-    device_hours: str | None = option(
-        None,
-        "Also estimate the hours of each recipe, or of the one named, on one device: from a training run measured "
-        "there, or from the throughput at which it trains ResNet-50 at 224 pixels, in images per second.",
-        metavar="RUN|IMG_PER_S",
-    )
-    convert: bool = option(
-        False,
-        "If the hours are estimated from a run: convert its throughput to the models of the recipes by "
-        "multiply-accumulates.",
-        advanced=True,
     )
     speeds: bool = option(
         False,

@@ -88,7 +88,7 @@ class WithWorkers(Request):
     workers: int | None = option(
         None,
         "Loader threads per process; 0: the main thread loads the images.",
-        default="2",
+        default="2 with a CPU, otherwise by cores and cost of decoding",
         sets="machine.workers",
         names=("--num-workers",),
         advanced=True,

@@ -6,7 +6,7 @@ from vernier.config.settings import Engine, ExportFormat, Mode, Precision
 
 from .common import Assigned, InProcesses, Json, OnDevice, Quiet, Settings, WithWorkers
 from .declaring import Request, argument, option, request, shared
-from .values import FilePath
+from .values import Code, DataPath, FilePath
 
 AS_TRAINED = "as in training; {} for third-party weights"
 
@@ -21,9 +21,9 @@ class ChosenModel(Assigned):
         metavar="MODEL",
         names=("--weights",),
     )
-    model: str | None = option(
+    model: Code | None = option(
         None,
-        "Model that the weights in the file are for; `vernier models` lists them.",
+        "Model that the weights in the file are for; `vernier models` lists them. Or your own: mynets:Net.",
         default="the one that the file names",
         metavar="NAME",
         names=("--arch",),
@@ -64,6 +64,12 @@ class _WithEngine(Request):
         "that costs and gains on the others. Needs the engine onnxruntime or auto.",
         sets="machine.int8",
     )
+    allow_lower_precision: bool = option(
+        False,
+        "With the engine auto: also measure bf16 (OpenVINO, on a CPU with its instructions) and use it if it is the "
+        "fastest; the output shows what that costs on these images.",
+        sets="machine.allow_lower_precision",
+    )
 
 
 @shared
@@ -103,9 +109,9 @@ class Evaluate(UsedModel, _WithEvaluationMode, InProcesses, WithWorkers, Quiet, 
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
 
-    data: FilePath | None = argument(
+    data: DataPath | None = argument(
         None,
-        "Data set or folder to evaluate on. Third-party weights need one.",
+        "Data set or folder to evaluate on, or your own: module:name. Third-party weights need one.",
         default="the run's own data",
         metavar="NAME|PATH",
         names=("--data", "--dataset"),

@@ -51,13 +51,12 @@ CORE = CommandSet(
             "export": ("models:Export", "models:export"),
             "report": ("reports:Report", "reports:report"),
             "runs list": ("runs:ListRuns", "runs:list_runs"),
-            "runs clean": ("runs:CleanRuns", "runs:clean"),
             "recipes": ("catalog:Recipes", "catalog:recipes"),
             "models": ("catalog:Models", "catalog:models"),
         },
     ),
     groups={
-        "runs": "List runs with result, state and size, or free the disk space they take.",
+        "runs": "List runs with result, state and size.",
     },
     sections={
         "Everyday": ("train", "finetune", "eval", "predict", "export", "runs", "report"),
@@ -75,7 +74,6 @@ CORE = CommandSet(
         "infer": "predict",
         "list": "runs",
         "ls": "runs",
-        **dict.fromkeys(("runs rm", "runs remove", "runs delete"), "runs clean"),
     },
 )
 

@@ -325,6 +325,8 @@ class Train(Trains, WithMode, _Divergence):
         None,
         "Print a line, and record an event, every N steps.",
         default="a line every 5 seconds",
+        # The setting has 0 for its default; who types 0 expects no line at all, which is --quiet.
+        low=1,
         sets="limits.log_every_steps",
         names=("--print-freq",),
         group="output",

@@ -2,11 +2,10 @@
 
 Everything is either appended and flushed (events, telemetry) or replaced atomically (JSON, checkpoints), so a run that
 dies at any moment leaves a directory that can be read. `durable` writes and reads single files, `events` files of one
-object per line, `checkpoints` their directories, `run_dir` ties them together; `locks` keeps other processes out,
-`cleaning` measures disk space and removes what can go. May import `records`, `clock`, `errors` and `config.migrations`;
-never torch, so reports use it too. What is in a record is decided in `records`, what is in a checkpoint in
-`engine.training`. Modules are imported when one of their names is used: every command imports this package for
-`backlog`, and few need the rest.
+object per line, `checkpoints` their directories, `run_dir` ties them together; `locks` keeps other processes out. May
+import `records`, `clock`, `errors` and `config.migrations`; never torch, so reports use it too. What is in a record is
+decided in `records`, what is in a checkpoint in `engine.training`. Modules are imported when one of their names is
+used: every command imports this package for `backlog`, and few need the rest.
 """
 
 from importlib import import_module

@@ -185,13 +185,8 @@ class Checkpoints:
         for replaced in self.folder.glob(".replaced-*"):
             if not (original := self._original_of(replaced)).exists():
                 replaced.rename(original)
-        for leftover in self.leftovers():
+        for leftover in [*self.folder.glob(".*-step-*"), *temporaries(self.folder)]:
             remove_leftover(leftover)
-
-    def leftovers(self) -> list[Path]:
-        """What killed processes left behind. A checkpoint that was being replaced and has no successor is none."""
-        replaced = [p for p in self.folder.glob(".replaced-*") if not self._original_of(p).exists()]
-        return [p for p in self.folder.glob(".*-step-*") if p not in replaced] + temporaries(self.folder)
 
     def _original_of(self, replaced: Path) -> Path:
         return self.folder / replaced.name.removeprefix(".replaced-")

@@ -59,7 +59,7 @@ class RunDir:
     def create(cls, out: Path, name: str) -> "RunDir":
         """A new directory `<time>-<name>` under `out`, never an existing one."""
         stamp = file_stamp()
-        safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "run"
+        safe = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-") or "run"  # mynets:Net(width=8) ends in a bracket
         # Two runs can begin in the same second, as those of a sweep do.
         for suffix in ["", *(f"-{i}" for i in range(2, 1000))]:
             path = out / f"{stamp}-{safe}{suffix}"
@@ -239,10 +239,6 @@ class RunDir:
         """The summaries of profiled steps, one per process that was profiled."""
         return sorted((self.path / "traces").glob("profile.rank*.json"))
 
-    def trace_files(self) -> list[Path]:
-        """The traces of profiled steps, which can be large; everything else about a profile is in other files."""
-        return sorted((self.path / "traces").glob("trace.rank*.json.gz"))
-
     def traces(self) -> Path:
         """The folder for profiles, made on first use."""
         folder = self.path / "traces"
@@ -325,10 +321,6 @@ class RunDir:
         for leftover in self._temporaries():
             remove_leftover(leftover)
         self.checkpoints.tidy()
-
-    def leftovers(self) -> list[Path]:
-        """What `tidy` would remove."""
-        return self._temporaries() + self.checkpoints.leftovers()
 
     def _temporaries(self) -> list[Path]:
         return temporaries(self.path) + temporaries(self.path / "predictions")

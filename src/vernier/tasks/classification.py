@@ -85,7 +85,7 @@ class Classify:
         if backend in plugin_names(LOADERS):
             reader: TrainingReader = load_plugin(LOADERS, "machine.backend", backend, "native")(source, recipe, machine)
             return reader
-        images = cached if backend == "native" else source  # decoders of windows need encoded images
+        images = cached if backend in ("auto", "native") else source  # decoders of windows need encoded images
         return TrainReader(images, recipe.data, recipe.augment, recipe.seed, backend)
 
     def eval_reader(self, source: Source) -> CountingReader:
@@ -148,7 +148,7 @@ def _training_loss(
     if mixed is None:
         return value
     # Cross-entropy is linear in its target: two hard labels, weighted, equal one mixed target [N, K].
-    return mixed.weight * value + (1 - mixed.weight) * of_labels(logits, mixed.second)
+    return mixed.weight * value + mixed.second_weight * of_labels(logits, mixed.second)
 
 
 def _correct_predictions(logits: Tensor, labels: Tensor, mixed: MixedLabels | None = None) -> Tensor:
@@ -165,7 +165,7 @@ def _correct_predictions(logits: Tensor, labels: Tensor, mixed: MixedLabels | No
 
     if mixed is None:
         return correct(labels)
-    return mixed.weight * correct(labels) + (1 - mixed.weight) * correct(mixed.second)
+    return mixed.weight * correct(labels) + mixed.second_weight * correct(mixed.second)
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, loss: Loss, reduction: str = "mean") -> Tensor:

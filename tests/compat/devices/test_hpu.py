@@ -117,10 +117,10 @@ def test_lazy_mode_is_as_the_variable_or_else_habanas_package_says(monkeypatch: 
 
 def test_steps_are_marked_in_lazy_mode_only(hpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     marks = importlib.import_module("habana_frameworks.torch.core").marks
-    Hpu().mark_step()
+    Hpu().end_step()
     assert len(marks) == 0
     monkeypatch.setenv("PT_HPU_LAZY_MODE", "1")
-    Hpu().mark_step()
+    Hpu().end_step()
     assert len(marks) == 1
 
 
@@ -130,8 +130,15 @@ def test_batches_are_copied_from_page_locked_memory_without_waiting(hpu: Any) ->
     assert device.upload(device.pinned(tensor), target) is tensor
     tensor.pin_memory.assert_called_once_with("hpu")
     tensor.to.assert_called_once_with(target, non_blocking=True)
-    device.uploads_done()
+    device.copied_event()
     assert "synchronize" not in hpu.calls
+
+
+def test_graphs_are_counted_by_habanas_metrics_and_settings_are_those_of_intels_scripts(hpu: Any) -> None:
+    compiled = Hpu().compilations()
+    assert (compiled.graphs, compiled.seconds) == (3, 1.5)
+    assert os.environ["PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT"] == "1"
+    assert (Hpu.channels_last, Hpu.bucket_mb) == (False, 256)
 
 
 def _network() -> torch.nn.Module:

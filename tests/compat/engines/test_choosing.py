@@ -11,7 +11,7 @@ from vernier.compat.engines import choosing
 from vernier.compat.engines.choosing import measure_rates, use_engine
 from vernier.compat.engines.runners import OnnxRuntime
 from vernier.data.shapes import ShapesSpec, make_shapes
-from vernier.devices.cpu import Cpu
+from vernier.devices.cpu import Cpu, instruction_sets
 from vernier.engine.inference.evaluate import evaluate_trained
 from vernier.engine.inference.model_file import FileNetwork
 from vernier.engine.inference.predict import with_engine_for
@@ -114,6 +114,39 @@ def test_int8_is_close_to_fp32_and_its_loss_stands_beside_its_speed(shapes: Path
     (line,) = (note for note in report.notes if note.startswith("INT8 against fp32: top-1 "))
     assert "points), the same class for" in line
     assert "on 33 images; calibrated on 17 others" in line
+
+
+BF16 = bool(instruction_sets() & {"avx512_bf16", "amx_bf16"})
+
+
+@pytest.mark.skipif(not BF16, reason="this processor has no bf16 instructions")
+def test_bf16_of_openvino_is_close_to_fp32_and_is_shown_with_its_loss(shapes: Path) -> None:
+    report = evaluate_trained(small_model(shapes, engine="openvino", precision="bf16"))
+    assert report.engine is not None
+    loss = report.engine.bf16
+    assert loss is not None
+    assert report.engine.int8 is None
+    assert (loss.calibration_images, loss.images, loss.metric) == (0, 50, "top1")
+    assert loss.same_top1 is not None
+    assert loss.same_top1 > 0.9
+    assert report.engine.engine.endswith(", bf16")
+    (line,) = (note for note in report.notes if note.startswith("bf16 against fp32: top-1 "))
+    assert line.endswith("on 50 images")
+
+
+@pytest.mark.skipif(not BF16, reason="this processor has no bf16 instructions")
+def test_auto_takes_bf16_only_if_it_may(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fastest_last(networks: dict[str, object], images: object) -> dict[str, float]:
+        return {name: float(number) for number, name in enumerate(networks, start=1)}
+
+    monkeypatch.setattr(choosing, "measure_rates", fastest_last)
+    for allowed in (False, True):
+        trained = small_model(shapes, engine="auto", allow_lower_precision=allowed)
+        report = use_engine(trained, task_of(trained.config.recipe).open("val"), batch=4).engine
+        assert report is not None
+        assert ("openvino bf16" in (report.rates or {})) == allowed
+        assert (report.bf16 is not None) == allowed
+        assert report.engine.endswith("bf16") == allowed
 
 
 def test_int8_of_single_images_is_refused_where_they_are_too_few(shapes: Path) -> None:

@@ -34,7 +34,12 @@ def _installed(monkeypatch: pytest.MonkeyPatch, **versions: str | None) -> None:
         ({"engine": "openvino", "int8": True}, ("machine.engine", "auto")),
         ({"device": "cuda"}, ("machine.engine", "torch")),
         ({"mode": "compile"}, ("machine.mode", "eager")),
-        ({"precision": "bf16"}, ("machine.precision", "fp32")),
+        ({"precision": "bf16"}, ("machine.precision", "fp32")),  # its CPU provider has no such kernels
+        ({"engine": "openvino", "precision": "fp16"}, ("machine.precision", "fp32")),
+        ({"engine": "auto", "precision": "bf16"}, ("machine.precision", "fp32")),
+        ({"engine": "torch", "allow_lower_precision": True}, ("machine.engine", "auto")),
+        ({"engine": "openvino", "allow_lower_precision": True}, ("machine.engine", "auto")),
+        ({"engine": "auto", "int8": True, "allow_lower_precision": True}, ("machine.engine", "auto")),
         ({"procs": 2}, ("machine.procs", 1)),
     ],
 )
@@ -45,8 +50,25 @@ def test_what_an_engine_cannot_do_is_refused(
     with pytest.raises(ConfigError) as caught:
         find_engine(replace(Machine(engine="onnxruntime"), **settings))  # type: ignore[arg-type]
     assert works in caught.value.works
-    refused = set(settings) - {"engine"}
+    refused = set(settings) - {"engine"} - ({"int8"} if "allow_lower_precision" in settings else set())
     assert {f"machine.{name}": settings[name] for name in refused}.items() <= caught.value.given.items()
+
+
+def test_onnxruntime_has_no_convolution_in_bf16_on_a_cpu(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    import onnx
+    import onnxruntime
+
+    kind = onnx.TensorProto.BFLOAT16
+    inputs = [onnx.helper.make_tensor_value_info(name, kind, [1, 4, 8, 8][:4]) for name in ("x",)]
+    weight = onnx.helper.make_tensor("w", kind, [4, 4, 3, 3], [0.0] * 144)
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"])
+    output = onnx.helper.make_tensor_value_info("y", kind, [1, 4, 6, 6])
+    graph = onnx.helper.make_graph([node], "g", inputs, [output], [weight])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 22)], ir_version=10)
+    # If this begins to work, the engine can offer bf16.
+    with pytest.raises(Exception, match="NOT_IMPLEMENTED"):
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,33 @@ def test_the_score_of_published_logs(real_data: Callable[[str], Path]) -> None:
         assert how == "olympic mean of 5 runs: without the fastest and the slowest"
 
 
+STARTS_AND_STOPS_MS = (
+    (1652653456890, 1652655161518, "success"),
+    (1652653457985, 1652655176308, "success"),
+    (1652653457745, 1652655278258, "aborted"),
+    (1652653459848, 1652655184729, "success"),
+    (1652653459312, 1652655179476, "success"),
+)
+"""Of NVIDIA's published logs of ResNet on one DGX A100, MLPerf v2.0 (results/dgxa100_ngc22.04_mxnet/resnet)."""
+
+
+def test_the_score_of_published_logs_with_an_aborted_run_is_mlperfs(tmp_path: Path) -> None:
+    runs = []
+    for number, (start, stop, status) in enumerate(STARTS_AND_STOPS_MS):
+        lines = (
+            f'"time_ms": {start}, "event_type": "INTERVAL_START", "key": "run_start", "value": null, "metadata": {{}}',
+            f'"time_ms": {stop}, "event_type": "INTERVAL_END", "key": "run_stop", "value": null, '
+            f'"metadata": {{"file": "fit.py", "lineno": 1063, "status": "{status}"}}',
+        )
+        path = tmp_path / f"result_{number}.txt"
+        path.write_text("".join(f':::MLLOG {{"namespace": "", {line}}}\n' for line in lines))
+        runs.append(open_logs(path)[0])
+    assert [run.aborted for run in runs] == [False, False, True, False, False]
+    score = time_to_train([run.total_s for run in runs if run.total_s and not run.aborted], aborted=1)
+    assert score is not None
+    assert score[0] / 60 == pytest.approx(28.685, abs=0.0005)
+
+
 def test_the_olympic_mean_needs_three_runs() -> None:
     assert time_to_train([]) is None
     assert time_to_train([60.0]) == (60.0, "one run")

@@ -20,6 +20,7 @@ from vernier.errors import ConfigError
 from vernier.models import build, info, is_detector
 from vernier.models.cost import cost_of
 from vernier.own_code import refer_to
+from vernier.store import RunDir
 
 SOURCE = Path(__file__).with_name("my_models.py")
 NAME = "my_models.py:Net(width=8)"
@@ -167,6 +168,44 @@ def test_a_frozen_backbone_stays(folder: Path, shapes: Path, run: v.Run) -> None
     before, after = load_file(weights), load_file(max(tuned.path.glob("checkpoints/*/model.safetensors")))
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"head.weight", "head.bias"}
+
+
+@pytest.mark.slow
+def test_it_is_fine_tuned(run: v.Run, folder: Path, shapes: Path, vernier_here: Any) -> None:
+    """From weights of its own, with all that `finetune` chooses: a new head, its warm-up, frozen layers."""
+    weights = max(run.path.glob("checkpoints/*/model.safetensors"))
+    options: dict[str, Any] = {"model": NAME, "image_px": 32, "epochs": 2, "quiet": True, "out": "finetuned"}
+    settings = {"machine.threads": 1, "machine.workers": 0}
+    tuned = v.finetune(shapes, weights=weights, settings=settings, **options)
+    assert tuned.config.recipe.model.reset_head
+    assert tuned.config.recipe.schedule.head_epochs == 1
+    kept, after = load_file(weights), load_file(max(tuned.path.glob("checkpoints/*/model.safetensors")))
+    assert torch.equal(kept["model.0.weight"], after["model.0.weight"])  # frozen: few images
+    assert not torch.equal(kept["head.weight"], after["head.weight"])
+    assert len(v.load(tuned.model_file, model=NAME).classes) == 10
+    words = ["--model", NAME, "--image-px", "32", "--epochs", "2", "--out", "finetuned", "--set", "machine.threads=1"]
+    done: Done = vernier_here("finetune", str(shapes), *words, "--weights", "none")
+    assert done.code == 0, done.err
+    use_it = next(line.split() for line in done.out.splitlines() if line.startswith("use it"))
+    photo = min(shapes.rglob("*.jpg"))
+    assert vernier_here(*use_it[3:-1], str(photo)).code == 0, "the command that is printed does not work"
+    with pytest.raises(ConfigError) as refused:
+        v.finetune(shapes, **options)
+    assert ("weights", "none") in refused.value.works
+
+
+@pytest.mark.parametrize(("name", "device"), [("Net(width=4)", "meta"), ("LooksAtValues", "cpu")])
+def test_the_memory_is_an_estimate_and_says_from_what(
+    folder: Path, shapes: Path, vernier_here: Any, name: str, device: str
+) -> None:
+    done: Done = vernier_here("train", "--model", f"my_models:{name}", "--data", str(shapes), "--explain", "--json")
+    assert done.code == 0, done.err
+    assert done.json()["memory"]["counted_on"] == device
+
+
+def test_the_folder_of_a_run_does_not_end_in_a_hyphen(run: v.Run) -> None:
+    assert run.path.name.endswith("my_models.py-Net-width-8-32px")
+    assert not RunDir.create(Path("names"), NAME).path.name.endswith("-")
 
 
 def test_an_object_of_a_session_is_trained_and_stays_as_it_was(folder: Path, shapes: Path) -> None:

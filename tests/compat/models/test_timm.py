@@ -115,10 +115,9 @@ def test_a_wrong_name_is_refused_with_the_nearest(name: str, part: str) -> None:
         info(name)
 
 
-def test_published_weights_start_a_run_with_a_new_head(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """timm finds them in its cache, as it would after it had fetched them."""
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
+    """Weights of test_resnet: timm finds them in its cache, as it would after it had fetched them."""
     published = timm.create_model("test_resnet", num_classes=1000).state_dict()
     snapshot = tmp_path / "models--timm--test_resnet.r160_in1k" / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)
@@ -127,6 +126,12 @@ def test_published_weights_start_a_run_with_a_new_head(
     (tmp_path / "models--timm--test_resnet.r160_in1k" / "refs" / "main").write_text("0" * 40)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return published
+
+
+def test_published_weights_start_a_run_with_a_new_head(
+    shapes: Path, tmp_path: Path, published: dict[str, torch.Tensor]
+) -> None:
     name = "timm:test_resnet.r160_in1k"
     settings = {**SETTINGS, "model.reset_head": True, "model.freeze": ["backbone"]}
     options = {**OPTIONS, "max_steps": 1, "train_only": True, "settings": settings, "out": tmp_path / "runs"}
@@ -136,3 +141,18 @@ def test_published_weights_start_a_run_with_a_new_head(
     assert set(published) - set(kept) == {"fc.weight", "fc.bias"}
     with pytest.raises(v.ConfigError, match="test_resnet"):
         v.train(model=name, weights="timm:test_resent", data=shapes, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [{"model": "timm:test_resnet"}, {"weights": "timm:test_resnet.r160_in1k"}])
+def test_a_model_is_fine_tuned_from_its_published_weights(
+    shapes: Path, tmp_path: Path, published: dict[str, torch.Tensor], which: dict[str, Any]
+) -> None:
+    """The model says which weights, and the weights say which model."""
+    settings = {"machine.threads": 1, "machine.workers": 0}
+    options: dict[str, Any] = {"image_px": 32, "epochs": 1, "quiet": True, "out": tmp_path, "settings": settings}
+    run = v.finetune(shapes, **which, **options)
+    trained = load_file(max(run.path.glob("checkpoints/*/model.safetensors")))
+    assert torch.equal(trained["conv1.0.weight"], published["conv1.0.weight"])  # frozen: few images
+    assert run.config.recipe.data.mean == (0.5, 0.5, 0.5)  # as timm publishes it
+    assert v.load(run.model_file).predict(min(shapes.rglob("*.jpg"))).label in v.load(run).classes

@@ -1,12 +1,19 @@
 """Models of torchvision: their names, image preparation and published files. Nothing is fetched."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+import vernier as v
+from vernier.api.session import Session
 from vernier.data.downloads import pretrained
 from vernier.errors import ConfigError
+from vernier.lab.api.finetuning import explain_finetuning
+from vernier.lab.requests.finetuning import Finetune
 from vernier.models import build, info
 from vernier.recipes import load
+from vernier.requests.wording import Words
 
 from . import torchvision_operators
 
@@ -49,3 +56,26 @@ def test_a_model_of_torchvision_tells_the_classes_of_the_data(name: str) -> None
         built = build(name, num_classes=7, image_px=64)
         assert built(torch.empty(2, 3, 64, 64)).shape == (2, 7)
     assert info(name).layout.classifier
+
+
+def test_fine_tuning_starts_from_the_published_weights(shapes: Path) -> None:
+    """Explained only: the files have checksums, so a test cannot make one."""
+    request = Finetune(folder=str(shapes), model="torchvision:mobilenet_v3_small")
+    choices = {
+        each.name: each.value
+        for each in explain_finetuning(request, Session(Words(Finetune, request), quiet=True)).plan.choices
+    }
+    assert choices["weights"] == "torchvision:mobilenet_v3_small.DEFAULT"
+    assert choices["image size"] == "224 pixels"
+
+
+@pytest.mark.slow
+def test_it_is_fine_tuned_from_a_file(shapes: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "weights.pth"
+    torch.save(build("torchvision:mobilenet_v3_small", num_classes=1000).state_dict(), weights)
+    settings = {"machine.threads": 1, "machine.workers": 0}
+    run = v.finetune(
+        shapes, model="torchvision:mobilenet_v3_small", weights=weights, image_px=32, epochs=1, quiet=True,
+        out=tmp_path, settings=settings,
+    )  # fmt: skip
+    assert v.load(run.model_file).predict(min(shapes.rglob("*.jpg"))).label in v.load(run).classes

@@ -137,7 +137,7 @@ def test_commands_flags_and_values_are_completed(ask: Callable[[Path, str], set[
 
 def test_bash_breaks_words_at_an_equals_sign(workplace: Path) -> None:
     assert _bash(workplace, "vernier export --format=torch") == {"torchvision"}
-    assert _bash(workplace, "vernier runs clean --sort=") == _bash(workplace, "vernier runs clean --sort ")
+    assert _bash(workplace, "vernier runs list --sort=") == _bash(workplace, "vernier runs list --sort ")
 
 
 def test_special_characters_are_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

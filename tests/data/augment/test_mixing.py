@@ -1,6 +1,11 @@
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
 
 from vernier.config import Augment
 from vernier.data.augment.mixing import _cutmix, _draw_mix, _draw_partners, mix_batch
@@ -47,3 +52,44 @@ def test_a_batch_is_mixed_with_its_own_permutation_or_left_alone() -> None:
     partners = _draw_partners(1, 7, 0, 0, 6)
     assert second.second.tolist() == partners.tolist()
     torch.testing.assert_close(mixed, second.weight * images + (1 - second.weight) * images[partners])
+
+
+class _Program(TorchDispatchMode):
+    """Operations with the shapes of tensors and the numbers of Python in them: what a lazy device compiles anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[tuple[object, ...]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        flat = tree_flatten((args, kwargs or {}))[0]
+        self.operations.append(
+            (str(func), *(tuple(part.shape) if isinstance(part, torch.Tensor) else str(part) for part in flat))
+        )
+        return func(*args, **(kwargs or {}))
+
+
+def test_mixing_is_the_same_program_in_every_step() -> None:
+    """A box as a slice, or a weight as a number of Python, is another program each time."""
+    images, labels, programs = torch.randn(6, 3, 16, 16), torch.arange(6), set()
+    for step in range(12):
+        with _Program() as program:
+            mix_batch(images, labels, Augment(mixup=0.2, cutmix=1.0), seed=1, step=step, micro=0, rank=0)
+        programs.add(tuple(program.operations))
+    assert len(programs) == 2  # one of MixUp, one of CutMix
+
+
+def test_the_box_is_cut_as_before_it_was_a_mask() -> None:
+    """By slices: the same pixels, in the memory layout of the images."""
+    images = torch.randn(5, 3, 20, 24).to(memory_format=torch.channels_last)
+    partners = torch.tensor([3, 0, 4, 1, 2])
+    for weight, centre in ((0.3, (0.1, 0.9)), (0.9, (0.5, 0.5)), (0.0, (0.4, 0.2)), (1.0, (0.3, 0.3))):
+        mixed, labels = _cutmix(images, torch.arange(5), weight, centre, partners)
+        half = 0.5 * math.sqrt(1 - weight)
+        y, x, dy, dx = int(centre[0] * 20), int(centre[1] * 24), int(half * 20), int(half * 24)
+        rows, columns = slice(max(0, y - dy), min(20, y + dy)), slice(max(0, x - dx), min(24, x + dx))
+        expected = images.clone()
+        expected[:, :, rows, columns] = images[partners][:, :, rows, columns]
+        assert torch.equal(mixed, expected)
+        assert mixed.is_contiguous(memory_format=torch.channels_last)
+        assert float(labels.weight + labels.second_weight) == pytest.approx(1)

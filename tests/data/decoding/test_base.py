@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from vernier import plugins
+from vernier.config import Augment, Data
 from vernier.data.decoding import base
 from vernier.data.decoding.base import _PluginJpeg, open_with_plugin
 from vernier.data.decoding.decode import Croppable, Image, LazyJpeg, decode, lazy_image
@@ -30,6 +32,16 @@ class White:
         rows, columns = window
         shape = (rows.stop - rows.start, columns.stop - columns.start, 3)
         return None if shape[0] % 2 else np.full(shape, 255, np.uint8)
+
+
+@dataclass
+class Opened:
+    """As much of a source as a decoder needs."""
+
+    images: list[Croppable]
+
+    def lazy_image(self, index: int) -> Croppable:
+        return self.images[index]
 
 
 def opened() -> LazyJpeg:
@@ -56,7 +68,10 @@ def test_a_plugin_is_checked_once_and_gets_lazy_jpegs_only(monkeypatch: pytest.M
     monkeypatch.setattr(base, "load_plugin", lambda *names: White)
     monkeypatch.setattr(White, "checked", 0)
     images: list[Croppable] = [opened(), decode(small_jpeg(90, 70))]
-    open_image = open_with_plugin("compiled", images.__getitem__)
+    opened_with = open_with_plugin("compiled", Opened(images), Data(), Augment(crop="random-resized"))
+    assert opened_with is not None
+    name, open_image, fill = opened_with
+    assert (name, fill) == ("compiled", None)
     assert White.checked == 1
     assert (open_image(0)[WINDOW] == 255).all()
     assert open_image(1) is images[1]
@@ -65,7 +80,7 @@ def test_a_plugin_is_checked_once_and_gets_lazy_jpegs_only(monkeypatch: pytest.M
 def test_without_the_plugin_the_setting_is_named_with_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "entry_points", lambda **names: ())
     with pytest.raises(ConfigError, match="no installed package offers it") as caught:
-        open_with_plugin("compiled", lambda sample: opened())
+        open_with_plugin("compiled", Opened([opened()]), Data(), Augment())
     assert caught.value.given == {"machine.backend": "compiled"}
     assert caught.value.works == [("machine.backend", "native")]
 

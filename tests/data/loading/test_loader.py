@@ -245,6 +245,62 @@ def test_a_buffer_is_filled_again_only_after_the_device_has_read_it(shapes: Path
     assert waited == [[], [], [1], [1, 2], [1, 2, 3], [1, 2, 3]]
 
 
+class _Behind(_Recording):
+    """Its queue stands still: nothing of it is done before the host waits."""
+
+    def is_done(self, event: int) -> bool:
+        return event in self.waits
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 4, 8])
+def test_the_host_is_ahead_of_the_device_by_the_prepared_batches(shapes: Path, prefetch: int) -> None:
+    """The last batch before it first waits is number prefetch + 1, counted from 0."""
+    reader, device = TrainReader(open_split(str(shapes), "train"), Data(image_px=24), Augment(), 1), _Behind()
+    loader = Loader(reader, batch=4, workers=1, prefetch=prefetch, device=device)
+    leads = []
+    for number, batch in enumerate(loader.batches((0, np.arange(4)) for _ in range(prefetch + 4))):
+        batch.copied()
+        leads.append(number - len(device.waits))
+    loader.close()
+    assert leads[: prefetch + 1] == list(range(prefetch + 1))
+    assert device.waits[0] == 1
+
+
+def test_a_buffer_is_free_once_its_copy_is_done_and_not_when_the_step_is(shapes: Path) -> None:
+    reader, device = TrainReader(open_split(str(shapes), "train"), Data(image_px=24), Augment(), 1), _Recording()
+    loader = Loader(reader, batch=4, workers=1, prefetch=1, device=device)
+    for number, batch in enumerate(loader.batches((0, np.arange(4)) for _ in range(3))):
+        batch.copied()
+        assert device.events == number + 1  # nothing later in the step belongs to it
+    loader.close()
+
+
+class _Accelerator(_Recording):
+    name = "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("cores", "image_cpu_s", "workers"),
+    [(112, 0.002, 6), (14, 0.002, 6), (4, 0.002, 3), (2, 0.002, 2), (112, 0.00001, 2), (112, 0.01, 30)],
+)
+def test_threads_are_chosen_by_cores_and_the_cost_of_decoding(
+    cores: int, image_cpu_s: float, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3,000 images per second on an accelerator; a CPU's network needs the cores, and a number that was given stays."""
+    moments = iter([0.0, 99.0, 100.0, 100.0 + 16 * image_cpu_s])  # the first time costs more, and does not count
+    monkeypatch.setattr("vernier.data.loading.loader.thread_cpu_s", lambda: next(moments))
+    monkeypatch.setattr("vernier.data.loading.loader.allowed_cores", lambda: list(range(cores)))
+
+    def chosen(device: Cpu, given: int | None = None) -> int:
+        loader = Loader(_Numbered(), batch=4, workers=given, prefetch=1, device=device, samples=3)
+        loader.close()
+        return loader.workers
+
+    assert chosen(_Accelerator(), given=5) == 5
+    assert chosen(Cpu()) == 2
+    assert chosen(_Accelerator()) == workers
+
+
 def test_a_device_that_copies_at_once_is_never_waited_for(shapes: Path) -> None:
     class AtOnce(_Recording):
         pins_memory = False

@@ -44,7 +44,7 @@ def test_without_a_number_of_steps_the_time_since_the_last_report_decides(
     device = kind(clock, device_s=LOG_EVERY_S, host_s=LOG_EVERY_S / 4)
     window = StepWindow(device, 0)
     for overdue in (False, False, False, True):
-        device.mark_step()
+        device.end_step()
         window.add(torch.tensor(1.0), 0.0)
         assert window.overdue == overdue
     report(window, device, clock)
@@ -73,7 +73,7 @@ def test_events_give_the_time_on_the_device_and_nothing_waits_for_it(clock: Virt
     device = QueueingCpu(clock, device_s=0.044, host_s=0.027)
     window = StepWindow(device, 4)
     for _ in range(4):
-        device.mark_step()
+        device.end_step()
         window.add(torch.tensor(1.0), 0.0)
     assert device.waits == 0
     assert window.timing == "device events"
@@ -87,7 +87,7 @@ def test_a_device_that_waits_for_the_host_counts_the_host(clock: VirtualClock) -
     window = StepWindow(device, 3)
     for wait_s in (0.0, 0.5, 0.0):
         clock.now_s += wait_s  # for data; the device runs dry
-        device.mark_step()
+        device.end_step()
         window.add(torch.tensor(1.0), wait_s)
     assert report(window, device, clock) == pytest.approx([0.010, 0.500, 0.010])
 
@@ -96,7 +96,7 @@ def test_where_only_windows_are_known_each_step_has_the_mean_and_the_sum_is_righ
     device = WindowsCpu(clock, device_s=0.044, host_s=0.027)
     window = StepWindow(device, 4)
     for _ in range(4):
-        device.mark_step()
+        device.end_step()
         window.add(torch.tensor(1.0), 0.0)
     assert window.timing == "windows"
     assert report(window, device, clock) == pytest.approx([0.044] * 4)

@@ -13,7 +13,7 @@ from vernier.engine.inference.export import describe_model
 from vernier.engine.inference.trained import checkpoint_steps
 from vernier.engine.training.checkpoints.contents import read_state
 from vernier.lab.logs.reading import open_logs
-from vernier.lab.planning.workload import speed_of
+from vernier.lab.planning.workload import read_measured_run
 from vernier.report.model_card import write_card
 from vernier.store import RunDir
 from vernier.store.checkpoints import CheckpointDir
@@ -37,7 +37,7 @@ def _run_examples() -> dict[str, Files]:
 
 def _read_run(folder: Path) -> None:
     attempt(lambda: config_from_tree(RunDir.open(folder).read_config()))
-    read_all_ways(folder, folder.parent / f"{folder.name}-scratch", lambda path: speed_of(str(path), convert=True))
+    read_all_ways(folder, folder.parent / f"{folder.name}-scratch", read_measured_run)
 
 
 def _trace_examples() -> dict[str, Files]:
@@ -71,7 +71,7 @@ def _fewer_rounds(files: Files) -> Files:
 
 def _read_bench(folder: Path) -> None:
     attempt(lambda: open_logs(folder / "bench.json"))
-    read_all_ways(folder, folder.parent / f"{folder.name}-scratch", lambda path: speed_of(str(path), convert=True))
+    read_all_ways(folder, folder.parent / f"{folder.name}-scratch", read_measured_run)
 
 
 def _checkpoint_examples() -> dict[str, Files]:

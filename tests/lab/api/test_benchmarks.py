@@ -33,9 +33,9 @@ def _request(requests: Requests, call: Callable[..., v.Benchmark], *arguments: A
             {"recipe": "shapes-quick", "batch": [4, 8], "precision": "fp32", "mode": ("eager", "compile")},
         ),
         (
-            "infer resnet50 --batch 1 --scenarios single-stream,server --loads 50% --seed 3",
+            "infer resnet50 --batch 1 --scenarios single-stream,offline --seed 3",
             v.bench_infer,
-            {"recipe": "resnet50", "batch": 1, "scenarios": ["single-stream", "server"], "loads": 0.5, "seed": 3},
+            {"recipe": "resnet50", "batch": 1, "scenarios": ["single-stream", "offline"], "seed": 3},
         ),
         (
             "infer resnet50 --engine torch,auto --batch 1",
@@ -136,7 +136,6 @@ def test_a_layout_is_processes_and_threads() -> None:
         (v.bench_train, {"max_time": 20}, "max_time"),
         (v.bench_scaling, {"procs": [1, "2x1"]}, "machine.procs"),
         (v.bench_infer, {"scenarios": "serve"}, "scenarios"),
-        (v.bench_infer, {"arrival_rate": -1}, "arrival_rate"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_by_its_argument(

@@ -1,6 +1,5 @@
-"""Plans and submissions as functions of Python."""
+"""Plans as objects of Python."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,27 +35,3 @@ def test_what_cannot_be_planned_is_refused(
     with pytest.raises(v.ConfigError) as refused:
         v.plan("nvidia-resnet50-90e", **{"bench": 100, **options})
     assert (refused.value.given, refused.value.works) == (given, works)
-
-
-def test_a_job_has_its_script_and_is_written_once(tmp_path: Path) -> None:
-    machine, out = tmp_path / "machine.toml", tmp_path / "job"
-    machine.write_text('[machine]\ndevice = "cpu"\n[job]\nout = "/shared/runs"\nhosts = 2\n')
-    job = v.submit("resnet18", to="slurm", machine=machine, settings={"seed": 7})
-    assert (job.file, job.script.startswith("#!/bin/bash"), "--set seed=7" in job.script) == (None, True, True)
-    written = v.submit("resnet18", to="slurm", machine=machine, settings={"seed": 7}, out=out)
-    assert (out.read_text(), written.how) == (job.script, f"sbatch {out}")
-    for path in (out, tmp_path / "none" / "x"):
-        with pytest.raises(v.ConfigError) as refused:
-            v.submit("resnet18", to="slurm", machine=machine, out=path)
-        assert refused.value.given == {"out": str(path)}
-    with pytest.raises(v.ConfigError) as refused:
-        v.submit("resnet18", to="ssh", machine=machine)
-    assert refused.value.given == {"to": "ssh"}
-
-
-def test_a_recipe_file_must_be_on_every_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    machine, recipe = tmp_path / "machine.toml", tmp_path / "mine.toml"
-    machine.write_text('[machine]\ndevice = "cpu"\n[job]\nout = "/shared/runs"\n')
-    recipe.write_text('name = "mine"\n')
-    v.submit(recipe, to="slurm", machine=machine)
-    assert str(recipe) in capsys.readouterr().err

@@ -80,6 +80,25 @@ def test_a_run_stops_or_warns(shapes: Path, tmp_path: Path, fault: Injection) ->
     assert any("Training continues" in event.message for event in events_of(run, WarningEvent))
 
 
+def test_what_is_copied_wrong_is_not_saved(shapes: Path, tmp_path: Path, fault: Injection) -> None:
+    wrong = Fault(place="checkpoint", step=4, tensor=3, element=7)
+    fault.arm(wrong)
+    with pytest.raises(Diverged) as caught:
+        run_training(_config(shapes, "stop"), tmp_path / "stop")
+    event = caught.value.event
+    assert (event.step, event.ranks) == (4, (0,))
+    assert event.quantity.startswith("fingerprint of weights (")
+    (stopped,) = find_runs(tmp_path / "stop")
+    assert [each.step for each in stopped.checkpoints.committed()] == [2]
+    fault.arm(wrong)
+    run = run_training(_config(shapes, "rollback"), tmp_path / "rollback").run
+    assert [(each.step, each.resumed_from) for each in events_of(run, DivergenceEvent)] == [(4, 2)]
+    fault.arm(wrong)
+    warned = run_training(_config(shapes, "warn"), tmp_path / "warn").run
+    assert any("copied weights" in event.message for event in events_of(warned, WarningEvent))
+    assert warned.checkpoints.committed()[-1].step == 6
+
+
 def test_the_probability_to_find_a_device_is_printed(shapes: Path, tmp_path: Path) -> None:
     run = run_training(override(_config(shapes, "stop"), "audit.spot_check", 0.01), tmp_path).run
     (start,) = events_of(run, StartEvent)

@@ -81,7 +81,9 @@ def test_a_flipped_bit_is_found_at_its_step(place: str, shapes: Path, tmp_path: 
 
 
 def test_a_bit_that_flips_while_saving_is_the_checkpoints_alone(shapes: Path, tmp_path: Path) -> None:
-    result = _audit(_train(_config(shapes), tmp_path, Fault(place="checkpoint", step=6, tensor=3, element=7)))
+    # Training notices it, too, and saves it only if it has to.
+    config = _config(shapes, **{"audit.on_corruption": "warn"})
+    result = _audit(_train(config, tmp_path, Fault(place="checkpoint", step=6, tensor=3, element=7)))
     assert (result.verdict, result.damaged) == ("differs", (6,))
     assert [(each.start, each.stop, each.difference) for each in result.intervals] == [(0, 3, None), (3, 8, None)]
 
@@ -121,6 +123,14 @@ def test_rare_fingerprints_tell_the_interval(shapes: Path, tmp_path: Path) -> No
     assert (first.after, first.step) == (0, 3)
 
 
+def test_a_shard_that_is_wrong_in_a_rare_fingerprint_tells_the_step(shapes: Path, tmp_path: Path) -> None:
+    config = _config(shapes, **{"machine.reduction": "exact", "audit.every_steps": 4, "checkpoint.every_steps": 8})
+    run = _train(config, tmp_path, Fault(place="convolution", step=4, micro=2, tensor=1))
+    (found,) = [each.difference for each in _audit(run).intervals]
+    assert found is not None
+    assert (found.after, found.step, found.shards) == (3, 4, (2,))
+
+
 def test_the_losses_between_rare_fingerprints_tell_more(shapes: Path, tmp_path: Path) -> None:
     often = {"audit.every_steps": 8, "checkpoint.every_steps": 8, "limits.log_every_steps": 1}
     run = _train(_config(shapes, **often), tmp_path, Fault(place="weight", step=4, bit=29))
@@ -142,6 +152,9 @@ def test_the_intervals_of_chosen_steps_are_replayed(shapes: Path, tmp_path: Path
     with pytest.raises(ConfigError) as refused:
         audit.containing(StepRange(9, 9))
     assert refused.value.given == {"steps": "9:9"}
+    # Once more: the fingerprint of step 6 is taken again, although the last one that was taken is of that step.
+    results = [audit.replay(audit.containing(StepRange(4, 6)), lambda done, total: None) for _ in range(2)]
+    assert [result.verdict for result in results] == ["agrees", "agrees"]
     audit.close()
 
 

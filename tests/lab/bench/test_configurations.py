@@ -19,17 +19,6 @@ def test_every_combination_is_a_configuration_named_by_what_varies() -> None:
     assert configurations[2].request.config["recipe"]["global_batch"] == 4
 
 
-def test_loads_belong_to_the_server_scenario_only() -> None:
-    request = BenchRequest(what="infer", config=CONFIG, batches=(1,), scenarios=("offline", "server"), loads=(0.5, 0.8))
-    configurations = configurations_of(request)
-    assert [(a.request.scenario, a.request.load_share) for a in configurations] == [
-        ("offline", None),
-        ("server", 0.5),
-        ("server", 0.8),
-    ]
-    assert configurations[1].name == "batch=1 scenario=server load=0.5"
-
-
 def test_a_weak_layout_multiplies_the_batch_and_a_strong_one_does_not() -> None:
     layouts = (Layout(procs=1), Layout(procs=2, apart=True))
     weak = BenchRequest(what="train", config=CONFIG, batches=(4,), layouts=layouts, scaling="weak")

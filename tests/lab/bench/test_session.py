@@ -23,6 +23,7 @@ from vernier.lab.bench.session import (
 )
 from vernier.lab.records.bench import (
     BenchRequest,
+    BenchResult,
     ConfigurationLabels,
     Failure,
     MeasuredResult,
@@ -45,6 +46,8 @@ class Silent:
     """Shows nothing."""
 
     def begin(self, request: BenchRequest, configurations: Sequence[str], done: Sequence[Round]) -> None: ...
+
+    def add(self, processes: int) -> None: ...
 
     def update(self, configuration: Configuration, progress: MeasuringProgress | None) -> None: ...
 
@@ -72,6 +75,23 @@ def test_the_run_directory_holds_every_sample_and_the_summary_of_one_training(ru
     assert status.summary.training is not None
     assert status.summary.training.images_per_s_total == pytest.approx(8.0)
     assert "| 4 | 8.0" in (outcome.run.path / "bench.md").read_text()
+
+
+def test_repeats_are_added_until_the_interval_is_useful_or_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(most: int | None, *rates: float) -> BenchResult:
+        steps = iter([*rates, *[1.0] * 20])
+        monkeypatch.setattr(bench_session, "run_in_process", lambda *_: step_result([next(steps)] * 2))
+        return run_bench(replace(REQUEST, repeats=3, most_repeats=most), tmp_path, Silent()).result
+
+    assert len(measure(20, 1.0, 1.01, 1.0).rounds) == 3  # known well enough
+    assert len(measure(None, 1.0, 2.0, 1.0).rounds) == 3  # as many as requested
+    assert len(measure(4, 1.0, 2.0, 1.0).rounds) == 4
+    added = measure(20, 1.0, 3.0, 1.0)
+    assert 3 < len(added.rounds) < 20
+    assert [one.round for one in added.rounds] == list(range(len(added.rounds)))
+    assert any("the first 3 differ too much for a useful interval" in fact for fact in added.facts)
 
 
 def test_the_result_and_the_summary_of_a_training_say_what_ran(run: Run) -> None:

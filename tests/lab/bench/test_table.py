@@ -58,7 +58,7 @@ def test_a_row_without_interval_says_how_much_longer_to_measure() -> None:
     (line,) = [line for line in notes([row]) if "interval" in line]
     assert line.startswith("batch=1: no 95 % interval: one process: 40 samples are too few")
     works = [(each.name, each.value) for each in references(line)]
-    assert works == [("steps", 200), ("max_time", "245s"), ("repeats", 2)]
+    assert works == [("steps", 190), ("max_time", "233s"), ("repeats", 2)]
 
 
 def test_a_rate_that_is_not_known_has_no_interval_printed() -> None:

@@ -73,10 +73,10 @@ def test_the_processes_of_a_scaling_benchmark_have_to_be_given(vernier_here: Ver
 # ---------------------------------------------------------------------------------------------------------- inference
 
 
-def test_scenarios_and_loads_are_part_of_the_request(vernier_here: Vernier, bench_requests: Requests) -> None:
-    vernier_here("bench", "infer", "--scenarios", "offline,server", "--loads", "25%", "--batch", "1")
+def test_scenarios_are_part_of_the_request(vernier_here: Vernier, bench_requests: Requests) -> None:
+    vernier_here("bench", "infer", "--scenarios", "offline,single-stream", "--batch", "1")
     (request,) = bench_requests
-    assert (request.what, request.scenarios, request.loads) == ("infer", ("offline", "server"), (0.25,))
+    assert (request.what, request.scenarios) == ("infer", ("offline", "single-stream"))
 
 
 def test_engines_are_configurations_and_int8_is_one_more_precision_of_those_that_have_it(
@@ -106,9 +106,6 @@ def test_engines_are_configurations_and_int8_is_one_more_precision_of_those_that
     [
         ("--scenarios online", "scenarios", ""),
         ("{external} --model resnet18", "model recipe", ""),
-        ("--rate -1", "arrival_rate", ""),
-        ("--loads 20", "loads", ""),
-        ("--loads 0%", "loads", ""),
         ("--engine tensorrt", "engine", ""),
         (
             "--engine onnxruntime --mode eager,compile",

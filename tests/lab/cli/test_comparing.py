@@ -18,7 +18,9 @@ def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> N
     b = write_run(tmp_path, "b", step_times(2, mean=0.105), host="there", optim__lr=0.5)
     blocks = vernier_here("compare", str(a), str(b), "--single-runs")
     assert blocks.code == 0  # all of A is older: the machine may have become slower
+    assert "verdict: B is slower, or the machine was" in blocks.out
     assert "every run of A is older than those of B" in blocks.out
+    assert vernier_here("compare", str(a), str(b), "--single-runs", "--json").json()["or_machine"] == "slower"
     assert "no regression (exit code 0), unless --other-times; measure in turn: A, B" in blocks.out
     done = vernier_here("compare", str(a), str(b), "--single-runs", "--other-times", "--json")
     assert done.code == 1

@@ -1,8 +1,7 @@
-"""`vernier plan` and `submit`: rows, scripts, and wrong input."""
+"""`vernier plan`: rows, and wrong input."""
 
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,46 +87,6 @@ def test_the_exchange_of_gradients_is_that_of_the_settings(vernier_here: Callabl
     assert not work["one_ring"], "no kind of device was named: taken to be an accelerator"
     line, *_ = planned("machine.reduction=exact")
     assert "machine.reduction=exact, which takes longer, is not in the model" in line
-
-
-def test_a_script_is_printed_or_written_to_a_new_file(vernier_here: Callable[..., Any], tmp_path: Path) -> None:
-    machine, out = tmp_path / "machine.toml", tmp_path / "train.sbatch"
-    machine.write_text('[machine]\ndevice = "cpu"\n[job]\nout = "/shared/runs"\nhosts = 2\n')
-    words = ["submit", "nvidia-resnet50-90e", "--to", "slurm", "--machine", str(machine), "--set", "seed=7"]
-    printed = vernier_here(*words)
-    assert printed.code == 0, printed.err
-    assert printed.out.startswith("#!/bin/bash\n#SBATCH --job-name=nvidia-resnet50-90e\n")
-    assert "--procs 2 --set seed=7\n" in printed.out
-    written = vernier_here(*words, "--out", str(out))
-    assert (written.code, out.read_text()) == (0, printed.out)
-    assert f"Submit it: sbatch {out}" in written.out
-    again = vernier_here(*words, "--out", str(out))
-    assert (again.code, out.read_text()) == (2, printed.out)
-    assert "exists already" in again.err
-    assert "does not exist" in vernier_here(*words, "--out", str(tmp_path / "none" / "x")).err
-    assert vernier_here(*words, "--json").json()["script"] == printed.out
-
-
-def test_the_old_name_of_submit_leads_to_the_new_one(vernier_here: Callable[..., Any]) -> None:
-    done = vernier_here("plan", "resnet18", "--submit", "ssh")
-    assert done.code == 2
-    assert "vernier submit" in done.err
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("nvidia-resnet50-90e --to slurm", "--machine"),
-        ("--to ssh --machine x.toml", "RECIPE"),
-        ("nvidia-resnet50-90e --to slurm --machine /nowhere.toml", "/nowhere.toml"),
-        ("nvidia-resnet50-90e --to lsf --machine x.toml", "--to lsf"),
-        ("nvidia-resnet50-90e --to slurm --machine x.toml --bench 100", "--bench"),
-    ],
-)
-def test_what_cannot_be_submitted_is_refused(vernier_here: Callable[..., Any], words: str, named: str) -> None:
-    done = vernier_here("submit", *words.split())
-    assert (done.code, done.out) == (2, "")
-    assert named in done.err
 
 
 def test_a_batch_that_does_not_divide_is_said(vernier_here: Callable[..., Any]) -> None:

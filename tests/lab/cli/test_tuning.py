@@ -144,7 +144,7 @@ def test_a_profile_leaves_its_files(vernier_here: Vernier, shapes: Path, tmp_pat
     assert set(shares) == {"data", "copy", "forward", "backward", "optimizer", "idle"}
     assert sum(shares.values()) == pytest.approx(1.0)
     assert document["overhead"]["n_others"] >= 5
-    files = {"trace.rank0.json.gz", "calls.rank0.csv", "kernels.rank0.csv", "memory.rank0.csv", "iterations.rank0.csv"}
+    files = {"trace.rank0.json.gz", "calls.rank0.csv", "kernels.rank0.csv", "iterations.rank0.csv"}
     traces = Path(document["run"]) / "traces"
     assert {p.name for p in traces.iterdir()} == {*files, "profile.rank0.json"} == set(document["files"])
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from vernier.lab.page.profiles import Profile, Profiled, kernel_kind, profile
-from vernier.records.profile import KernelTime, MemoryPoint, PhaseTimes, ProfileSummary, ProfilingOverhead
+from vernier.records.profile import KernelTime, PhaseTimes, ProfileSummary, ProfilingOverhead
 
 
 def subject(profiles: tuple[Profile, ...]) -> Profiled:
@@ -12,7 +12,7 @@ def test_a_run_without_profiles_has_no_such_section() -> None:
     assert profile([subject(())]) is None
 
 
-def test_a_profile_shows_phases_kernels_memory_and_its_cost() -> None:
+def test_a_profile_shows_phases_kernels_and_its_cost() -> None:
     kernel = KernelTime(
         name="aten::mm", device="cpu", calls=4, total_ms=6.0, mean_ms=1.5, min_ms=1.0, max_ms=2.0, share=1.0
     )
@@ -21,7 +21,6 @@ def test_a_profile_shows_phases_kernels_memory_and_its_cost() -> None:
     shown = Profile(
         summary=ProfileSummary(method="m", steps=(3, 4), where_the_time_goes=times, overhead=cost),
         kernels=(kernel,),
-        memory=(MemoryPoint(t_ms=0.0, device="cpu", allocated_bytes=3 * 2**20),),
         trace=Path("pages/run #1/trace.rank0.json.gz"),
     )
     section = profile([subject((shown,))])
@@ -29,7 +28,6 @@ def test_a_profile_shows_phases_kernels_memory_and_its_cost() -> None:
     rows = {figure.name: list(figure.rows) for figure in section.figures}
     assert rows["where-0"] == [["the profiled steps", "forward", 200.0], ["the profiled steps", "idle", 100.0]]
     assert rows["kinds-0"] == [["matrix product", "cpu", 100.0, 6.0]]
-    assert rows["memory-0"] == [[0.0, "cpu", 3.0]]
     assert "Steps 3 to 4; a profiled step took 1.25 times as long as the 7 steady steps around it." in str(section.html)
     assert 'href="run%20%231/trace.rank0.json.gz"' in str(section.html)
 

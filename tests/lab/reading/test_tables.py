@@ -253,6 +253,25 @@ def test_a_table_of_relative_times_has_the_unit_ratio(tmp_path: Path) -> None:
     assert (table.unit, table.slow_is_high) == ("ratio", True)
 
 
+RATIOS = """,GPU_ID,GPU_UUID,Local_GPU_ID,Node_ID,IP_addr,IN_USE,JOB_IDS,PerfVar_classA,PerfVar_classB,PerfVar_classD
+0,0,GPU-0f4b2b1e-8297-a5c6-d9f9-1c2635c4cc92,0,0,129.114.44.147,False,,1.014469743078943,1.0581973029842755,1.0006066217454985
+1,1,GPU-5586ec8e-9972-13cd-a4c1-dda2ad989dfc,1,0,129.114.44.147,False,,1.0168384304017835,1.0591437388904434,1.0008933728706506
+0,28,GPU-e2981715-9b3e-ad31-a9d4-21e98412c132,0,7,129.114.44.150,False,,1.1098080838626039,0.997168881273605,1.0004501468195572
+1,29,GPU-6b5cf8f8-6b14-6d6e-7188-62a49ef73d49,1,7,129.114.44.150,False,,1.114756001444526,1.0012061299481267,0.9997256617276686
+"""
+"""Rows of blox/32gpu-variability.csv of github.com/hal-uw/blox-pal: times over the median, without a unit."""
+
+
+def test_a_published_table_of_ratios_is_read(tmp_path: Path) -> None:
+    path = _csv(tmp_path / "32gpu-variability.csv", RATIOS)
+    columns = {"step_time": "PerfVar_classA", "device": "GPU_UUID", "host": "IP_addr"}
+    with pytest.raises(ConfigError, match="ratio if they are relative times"):
+        read_table([path], ColumnOptions(columns=columns))
+    table = read_table([path], ColumnOptions(columns=columns, units={"step_time": "ratio"}))
+    assert (table.unit, [round(row.value, 3) for row in table.rows]) == ("ratio", [1.014, 1.017, 1.11, 1.115])
+    assert {(row.device[:12], row.host) for row in table.rows} >= {("GPU-0f4b2b1e", "129.114.44.147")}
+
+
 def test_the_duration_of_aggregated_runs_tells_the_unit_too(tmp_path: Path) -> None:
     path = _csv(tmp_path / "a.csv", "uuid,perf,train_time_mean\n" + "".join(f"g{i},{250 + i},130\n" for i in range(6)))
     assert read_table([path]).unit == "ms"

@@ -90,7 +90,7 @@ def test_what_is_certain_but_does_not_matter_is_said() -> None:
 
 @pytest.mark.parametrize(("reason", "shown"), [("", "d1: permanent, 3 of 3 repeats wrong"), ("x", "no verdict: x")])
 def test_what_devices_computed_is_below_the_rest(reason: str, shown: str) -> None:
-    dissent = Dissent(device="d1", verdict="permanent", wrong=3, repeats=3, index=0)
+    dissent = Dissent(device="d1", verdict="permanent", wrong=3, repeats=3, first="sum")
     votes = (Electorate(what="gpu", devices=4, repeats=12, hours=2.0, dissents=(dissent,), no_verdict=reason),)
     lines = study_lines(replace(analyze(table(FLEET)), corruption=votes))
     assert any(line.startswith(f"            {shown}") for line in lines)

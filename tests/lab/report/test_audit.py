@@ -13,6 +13,16 @@ def test_a_difference_names_steps_tensors_shards_and_device() -> None:
         assert part in text
 
 
+def test_a_fault_between_two_fingerprints_names_no_tensor() -> None:
+    (wrong,) = [each for each in RESULT.intervals if each.difference]
+    assert wrong.difference is not None
+    spread = replace(wrong.difference, shards=(), suspects=())
+    text = "\n".join(audit_lines(replace(RESULT, intervals=(replace(wrong, difference=spread),))))
+    assert "21 to 25" in text
+    assert "stem.weight" not in text
+    assert "nor is the device" in text
+
+
 def test_a_doubt_leaves_it_undecided() -> None:
     text = "\n".join(audit_lines(replace(RESULT, verdict="cannot tell", doubts=("PyTorch was 1.0, here it is 2.0",))))
     assert "undecided" in text

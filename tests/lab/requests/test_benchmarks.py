@@ -33,7 +33,6 @@ def test_a_run_is_given_as_the_recipe_or_by_its_flag() -> None:
 def test_old_names_take_the_old_units() -> None:
     request, _ = parse(BenchTrain, ["--max-seconds", "3", "--precision-target", "2%"], "bench train")
     assert (request.max_time, request.target_width) == ("3s", "2%")
-    assert parse(BenchInfer, ["--rate", "50"], "bench infer")[0].arrival_rate == 50.0
 
 
 @pytest.mark.parametrize(
@@ -46,8 +45,6 @@ def test_old_names_take_the_old_units() -> None:
         (BenchTrain, "batch", (4, 0)),
         (BenchTrain, "memory_limit", 0.0),
         (BenchTrain, "mode", ("fast",)),
-        (BenchInfer, "loads", ("50%", "0%")),
-        (BenchInfer, "arrival_rate", 0.0),
         (BenchInfer, "scenarios", ("online",)),
         (BenchInfer, "engine", ("tensorrt",)),
     ],

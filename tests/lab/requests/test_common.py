@@ -22,7 +22,7 @@ def test_a_batch_has_the_same_names_and_range_everywhere(command: str) -> None:
     assert batch.low == 1
 
 
-@pytest.mark.parametrize("command", ["bench train", "study merge", "tune train", "submit"])
+@pytest.mark.parametrize("command", ["bench train", "study merge", "tune train"])
 def test_what_is_written_has_a_short_name(command: str) -> None:
     assert _option(command, "out").flags == ("--out", "-o", "--output")
 

@@ -1,11 +1,10 @@
-"""What `plan` and `submit` take."""
+"""What `plan` takes."""
 
 import pytest
 
-from vernier.cli.parser import parse
 from vernier.errors import ConfigError
 from vernier.lab.planning.plan import NETWORKS
-from vernier.lab.requests.planning import Plan, Submit
+from vernier.lab.requests.planning import Plan
 from vernier.requests.declaring import option_of
 
 
@@ -13,14 +12,6 @@ def test_every_network_can_be_chosen() -> None:
     network = option_of(Plan, "network")
     assert network is not None
     assert network.form.choices == tuple(NETWORKS)
-
-
-def test_a_submission_needs_recipe_scheduler_and_machine() -> None:
-    request, _ = parse(Submit, ["r.toml", "--to", "ssh", "--machine", "m.toml", "--set", "seed=1", "-o", "x"], "submit")
-    assert request == Submit(recipe="r.toml", to="ssh", machine="m.toml", settings=("seed=1",), out="x")
-    for words in ("r.toml --to ssh", "r.toml --machine m.toml", "--to ssh --machine m.toml"):
-        with pytest.raises(ConfigError):
-            parse(Submit, words.split(), "submit")
 
 
 @pytest.mark.parametrize(("name", "value"), [("batch", 0), ("watts", float("nan")), ("spread", "0%"), ("host_us", 0.0)])

@@ -55,7 +55,7 @@ def test_equal_runs_are_no_certainty() -> None:
 def test_few_steps_of_one_run_each_have_no_interval() -> None:
     few = compare([_trace(1, 1.0, n=100)], [_trace(2, 1.5, n=400)], single_runs=True)
     assert (few.verdict, few.low) == ("cannot tell", None)
-    assert few.basis == "one run each: no interval, 100 steps of about 200 needed"
+    assert few.basis == "one run each: no interval, 100 steps of about 190 needed"
 
 
 def test_a_missing_round_costs_one_round() -> None:
@@ -113,16 +113,16 @@ def test_comparisons_are_right_as_often_as_they_say(design: str) -> None:
 
 def test_the_benchmark_fails_where_a_bound_is_broken() -> None:
     good = {
-        "intervals": {"x": {"covered": 0.95}},
+        "intervals": {"x": {"covered": 0.95, "n": 4000}},
         "median_covered": {},
-        "same_called_different": {"y": 0.05},
-        "slowdown_found": {"z": 0.97},
+        "same_called_different": {"y": {"share": 0.05, "n": 4000}},
+        "slowdown_found": {"z": {"share": 0.97, "n": 4000}},
     }
     assert COVERAGE.failures(good) == []
     bad = {
-        "intervals": {"x": {"covered": 0.90}},
+        "intervals": {"x": {"covered": 0.90, "n": 4000}},
         "median_covered": {},
-        "same_called_different": {"y": 0.07},
-        "slowdown_found": {"z": 0.94},
+        "same_called_different": {"y": {"share": 0.07, "n": 4000}},
+        "slowdown_found": {"z": {"share": 0.94, "n": 4000}},
     }
     assert len(COVERAGE.failures(bad)) == 3

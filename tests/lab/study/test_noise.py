@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from tests.conftest import load_benchmark
-from vernier.lab.study.noise import half_widths, median_factor, repeat_noise, slowness_rows, undisturbed
+from vernier.lab.study.noise import (
+    half_widths,
+    median_factor,
+    modes_apart,
+    repeat_noise,
+    slowness_rows,
+    undisturbed,
+)
 
 STUDIES = load_benchmark("promises/studies")
 
@@ -55,7 +62,8 @@ def test_variance_of_a_median() -> None:
 # ------------------------------------------------ promises for fleets that are not normal (benchmarks/coverage.py)
 
 
-INTERVALS = load_benchmark("promises/fleet_intervals")
+INTERVALS, FLEETS = load_benchmark("promises/fleet_intervals"), load_benchmark("promises/fleets")
+ROUNDED = "times rounded to 1 %"
 
 
 def _most(share: float, cases: int) -> float:
@@ -66,6 +74,17 @@ def _most(share: float, cases: int) -> float:
 def test_a_device_with_noise_of_its_own_has_an_interval_of_its_own() -> None:
     covered = INTERVALS.coverage(np.random.default_rng(2), "1 device in 10 has 5 times the noise", 200, (32, 5))
     assert covered["loud device"] >= 1 - _most(0.10, 200)
+
+
+def test_two_modes_apart_are_recognized_and_single_ones_are_not() -> None:
+    rng = np.random.default_rng(8)
+    throttled, rounded = (FLEETS.LAWS[law](rng, (50, 32, 10)) for law in ("throttled, 30 % of repeats", ROUNDED))
+    apart = modes_apart(throttled)
+    assert (apart > 0).mean() >= 0.9
+    assert np.median(apart) == pytest.approx(0.05, abs=0.005)
+    for ordinary in (FLEETS.LAWS["normal"](rng, (50, 32, 10)), FLEETS.LAWS["equal"](rng, (50, 8, 5)), rounded):
+        assert (modes_apart(ordinary) > 0).mean() <= _most(0.02, 50)
+    assert not (modes_apart(throttled[:, :5, :2]) > 0).any()  # too few runs
 
 
 def test_rounded_times_are_known_to_half_a_step() -> None:

@@ -18,7 +18,7 @@ from vernier.devices.cuda import Cuda
 from vernier.errors import ConfigError, RunFailed
 from vernier.lab.launcher import Ended
 from vernier.lab.reading.csv_tables import read_csv
-from vernier.lab.records.bench import Failure, MeasuringProgress, RepeatResult
+from vernier.lab.records.bench import ExactResult, Failure, MeasuringProgress, RepeatResult
 from vernier.lab.study import run as study_run
 from vernier.lab.study.files import StudyDir
 from vernier.lab.study.run import (
@@ -30,6 +30,7 @@ from vernier.lab.study.run import (
     plan_order,
     plan_study,
 )
+from vernier.lab.study.votes import vote
 from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo
 
@@ -208,6 +209,45 @@ def test_an_interrupted_study_resumes_where_it_stopped(tmp_path: Path, monkeypat
     again = Log()
     collect(*at, again)
     assert again.calls == [(8, 8)]
+
+
+def test_a_device_that_dissents_is_measured_again_next_to_two_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    at = StudySettings(workload="exact", repeats=2, pause_s=0), find_targets(StudySettings(), GPUS), "cuda"
+
+    def measure(wrong: dict[tuple[str, int], str], stop: int = 99) -> list[str]:
+        """What is measured; `wrong`: what a device computes in a repeat instead."""
+
+        def run(request: Any, **_: Any) -> Ended:
+            if len(ran) == stop:
+                raise KeyboardInterrupt
+            done = wrong.get((request.uuid, ran.count(request.uuid)), "right")
+            ran.append(request.uuid)
+            return _ended(replace(RESULT, exact=ExactResult(library="torch", fingerprints=(f"sum {done}",))))
+
+        monkeypatch.setattr(study_run, "run", run)
+        before = len(ran)
+        collect(*at, tmp_path / "s", Log())
+        return ran[before:]
+
+    with pytest.raises(KeyboardInterrupt):
+        measure({("GPU-1", 0): "wrong"}, stop=9)  # in the second one of the further repeats
+    assert len(measure({})) == 5
+    assert ran[8:] == ["GPU-1", "GPU-0", "GPU-2"] * 2
+    assert measure({}) == []
+    (result,) = vote(StudyDir(tmp_path / "s").ballots())
+    (dissent,) = result.dissents
+    assert (dissent.device, dissent.verdict, dissent.wrong, dissent.repeats) == ("GPU-1", "suspected", 1, 4)
+    assert dissent.first == "sum"
+
+
+def test_a_clean_study_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = ExactResult(library="torch", fingerprints=("sum right",))
+    monkeypatch.setattr(study_run, "run", lambda *_, **__: _ended(replace(RESULT, exact=exact)))
+    settings = StudySettings(workload="exact", repeats=2, pause_s=0)
+    assert len(collect(settings, find_targets(settings, GPUS), "cuda", tmp_path / "s", Log()).repeats()) == 8
 
 
 def test_without_a_directory_an_interrupted_study_of_today_is_completed(

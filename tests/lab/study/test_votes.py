@@ -8,7 +8,7 @@ import pytest
 from vernier.lab.records.bench import ExactResult
 from vernier.lab.study.votes import Ballot, Dissent, Electorate, hours_needed, vote
 
-RIGHT = ("aa", "bb", "cc")
+RIGHT = ("step 5 aa", "step 10 bb", "sum cc")
 HOURS = 0.01
 
 
@@ -37,8 +37,8 @@ def test_a_healthy_fleet_gets_bounds_alone() -> None:
 
 
 def test_a_stuck_bit_is_permanent_and_named_with_its_first_fingerprint() -> None:
-    result = judged(fleet(10, 3, {(4, k): ("aa", "xx", "yy") for k in range(3)}))
-    assert result.dissents == (Dissent(device="d04", verdict="permanent", wrong=3, repeats=3, index=1),)
+    result = judged(fleet(10, 3, {(4, k): ("step 5 aa", "step 10 xx", "sum yy") for k in range(3)}))
+    assert result.dissents == (Dissent(device="d04", verdict="permanent", wrong=3, repeats=3, first="step 10"),)
     assert result.clean == 9
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.lab.telemetry import gaudi_host, nvidia_host
 from tests.lab.telemetry.gaudi_host import path_with, put_hl_smi
 from tests.lab.telemetry.nvidia_host import NvmlLibrary, install_nvml, uuid_of
+from vernier.devices.cpu import Cpu
 from vernier.errors import RunFailed
 from vernier.lab.records.telemetry import Reading
 from vernier.lab.telemetry.sensors import FIELDS, describe_unknown_devices, open_sensors
@@ -101,6 +102,22 @@ def test_an_accelerator_without_its_library_is_missing_with_the_reason() -> None
     sensors, missing = open_sensors("hpu", ["01P0"])
     assert [s.kind for s in sensors] == ["cpu"]
     assert any(m.kind == "hpu" and m.sensor == "all" and "pyhlml" in m.why for m in missing)
+
+
+def test_a_device_can_bring_sensors_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own:
+        kind, devices, missing = "cpu", (), ()
+
+        def read(self) -> list[Reading]:
+            return []
+
+        def close(self) -> None: ...
+
+    own = Own()
+    monkeypatch.setattr(Cpu, "sensors", lambda self, uuids: own if uuids == ("a uuid",) else None)
+    opened, _ = open_sensors("cpu", ["a uuid", "a uuid"])
+    assert opened[0] is own
+    assert len(open_sensors("cpu", ["another"])[0]) == 1
 
 
 def test_a_device_kind_without_a_sensor_library_is_missing_too() -> None:

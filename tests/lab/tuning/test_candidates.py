@@ -33,6 +33,14 @@ def test_the_value_in_use_is_not_tried_against_itself() -> None:
             assert bool(setting.candidates) != bool(setting.left_out)
 
 
+def test_ways_to_compile_are_tried_on_accelerators_where_compiling_was_chosen() -> None:
+    gpu = situation(device="cuda")
+    assert "compile" not in order_of(CPU)
+    assert order_of(gpu)[-2:] == ("mode", "compile")
+    assert shown(tried("compile", gpu, mode="compile")) == ["reduce-overhead", "max-autotune"]
+    assert tried("compile", gpu).left_out == "there is no other value here"
+
+
 def test_threads_are_halved() -> None:
     assert tried("threads").now == "8"
     assert shown(tried("threads")) == ["4", "2", "1"]
@@ -71,15 +79,9 @@ def test_random_pixels_say_nothing_about_loader_threads() -> None:
     assert "0" not in shown(tried("workers", backend="dali-cpu"))
 
 
-def test_the_compiled_decoder_is_tried_where_crops_of_real_images_are_decoded() -> None:
-    assert shown(tried("backend")) == ["compiled"]
-    assert use("data", slot="PATH") in (tried("backend", situation(real_data=False)).left_out or "")
-    padded = override(Config(), "augment.crop", "pad")
-    assert "crops of JPEGs" in (setting_to_try("backend", padded, CPU).left_out or "")
-
-
 def test_winograd_is_tried_where_its_kernels_are_used() -> None:
-    assert shown(tried("convolution")) == ["winograd"]
+    assert shown(tried("convolution")) == ["torch", "winograd"]
+    assert shown(tried("convolution", convolution="torch")) == ["winograd"]
     assert "fp32" in (tried("convolution", precision="bf16").left_out or "")
     assert "channels-last" in (tried("convolution", channels_last=False).left_out or "")
 

@@ -295,7 +295,7 @@ def test_no_more_configs_than_memory_allows(shapes: Path) -> None:
 
 def test_a_search_that_was_killed_continues_with_what_it_had_tried() -> None:
     machine = SimulatedMachine(speed_of_many)
-    machine.left = 60
+    machine.left = 90
     config = override(Config(), "machine.workers", 2)
     killed = Search(config=config, situation=SITUATION, machine=machine, minutes=10.0)
     with pytest.raises(KeyboardInterrupt):

@@ -1,9 +1,9 @@
 """Intel Gaudi through habana_frameworks. Not run by us: see docs/devices.md.
 
 Importing habana_frameworks registers the device with PyTorch, so it is imported only where the package is installed.
-In lazy mode (PT_HPU_LAZY_MODE=1) operations are collected until `mark_step`; otherwise they run at once, and --mode
-compile uses Gaudi's own compiler. A process has one Gaudi, which PyTorch always calls `hpu`: its module id says which.
-A Gaudi belongs to one process at a time, so nothing but `prepare` acquires it.
+In lazy mode (PT_HPU_LAZY_MODE=1) operations are collected until the end of a step; otherwise they run at once, and
+--mode compile uses Gaudi's own compiler. A process has one Gaudi, which PyTorch always calls `hpu`: its module id says
+which. A Gaudi belongs to one process at a time, so nothing but `prepare` acquires it.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from vernier.devices.base import YES, Accelerator, Answer, Device, stated_uuid
 from vernier.records.environment import DeviceInfo
+from vernier.records.run import Compilation
 from vernier.references import use
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Hpu(Accelerator):
     detections_on_host = True
     compile_backend = "hpu_backend"
     native_sync_bn = False  # Gaudi has its kernels in lazy mode only
+    channels_last = False  # nor do Intel's own scripts use it: Gaudi chooses layouts itself
+    bucket_mb = 256  # as in Intel's ResNet-50
 
     @classmethod
     def library(cls) -> Any:
@@ -93,7 +96,7 @@ class Hpu(Accelerator):
         self.library().init()
         Device.prepare(self, precision, deterministic=deterministic)
 
-    def prepare_collectives(self, *, rank: int, local_rank: int, world: int) -> None:
+    def prepare_collectives(self, *, rank: int, local_rank: int, world: int, deterministic: bool = False) -> None:
         """Register hccl, tell it of this process, whatever launched it, and choose a module if none is chosen."""
         hccl = _import("habana_frameworks.torch.distributed.hccl")
         modules = self._modules(_cards())
@@ -107,13 +110,14 @@ class Hpu(Accelerator):
         """With the device's name, which newer PyTorch no longer needs: Gaudi's own PyTorch is older."""
         return tensor.pin_memory("hpu")
 
-    def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
-        """Without waiting, from page-locked memory: the loader records an event before it fills a buffer again."""
-        return tensor.to(target, non_blocking=True)
-
-    def mark_step(self) -> None:
+    def end_step(self) -> None:
         if lazy():
             _core().mark_step()
+
+    def compilations(self) -> Compilation:
+        """Graphs of lazy mode and of hpu_backend, as Habana's metrics count them, in microseconds."""
+        stats = dict(_import("habana_frameworks.torch.hpu.metrics").metric_global("graph_compilation").stats())
+        return Compilation(graphs=int(stats["TotalNumber"]), seconds=stats["TotalTime"] / 1e6)
 
     def for_inference(self, model: "torch.nn.Module") -> "torch.nn.Module":
         """Record the graph of each input shape once and replay it; lazy mode only.
@@ -157,6 +161,8 @@ def _core() -> Any:
 
 def _import(name: str) -> Any:
     """Import a module of Habana's. Under mpirun that sets other launchers' variables, and chooses a module."""
+    # Gradients are views of their buckets; eager mode copies them unless this is set before the import.
+    os.environ.setdefault("PT_HPU_EAGER_ENABLE_GRADIENT_VIEW_LAYOUT_OPT", "1")
     with _restored(*_LAUNCHER, _MODULE):
         return importlib.import_module(name)
 

@@ -17,6 +17,7 @@ class Mps(Device):
     step_times = "device events"
     detections_on_host = True
     fused_optimizer = True
+    channels_last = False  # until somebody ran the device suite with it: Metal had slow and wrong kernels for it
 
     @classmethod
     def available(cls) -> bool:
@@ -69,7 +70,5 @@ class Mps(Device):
         """Metal records no peak: the memory the driver holds now stands in for it."""
         import torch
 
-        return Memory(
-            allocated_bytes=torch.mps.current_allocated_memory(),
-            peak_bytes=torch.mps.driver_allocated_memory(),
-        )
+        held = torch.mps.driver_allocated_memory()
+        return Memory(allocated_bytes=torch.mps.current_allocated_memory(), peak_bytes=held, reserved_bytes=held)

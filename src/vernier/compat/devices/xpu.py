@@ -8,6 +8,7 @@ from vernier.references import use
 class Xpu(Accelerator):
     name = "xpu"
     backend = "xccl"
+    pins_memory = True
     fused_optimizer = True
 
     def identity(self) -> list[DeviceInfo]:

@@ -6,10 +6,12 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from vernier.clock import now_s
@@ -36,7 +38,7 @@ from vernier.tasks import task_of
 from vernier.tasks.base import Task
 from vernier.tasks.detection.boxes import Detections, iou
 
-from .onnx_files import divide, first_line, measure_accuracy, onnx_file, quantized_file
+from .onnx_files import COMPARED_IMAGES, divide, first_line, measure_accuracy, onnx_file, quantized_file
 from .runners import OnnxEngine
 
 _CHECK_IMAGES = 32
@@ -61,11 +63,12 @@ class _Opened:
 def use_engine(trained: Trained, source: Source, *, batch: int, labelled: bool = True) -> Trained:
     """The model, run by the engine of its settings, with a report; images of `source` are what it is checked on.
 
-    `batch` is how many images it will be given at a time; without `labelled` INT8 is only compared with fp32. Raises
-    ConfigError for what an engine cannot do, and RunFailed for one that does not compute what PyTorch does.
+    `batch` is how many images it will be given at a time; without `labelled` INT8 and bf16 are only compared with fp32.
+    Raises ConfigError for what an engine cannot do, and RunFailed for one that does not compute what PyTorch does.
     """
     machine, task = trained.config.machine, task_of(trained.config.recipe)
     # Before the export, which takes long: this refuses too few images, and random pixels.
+    calibrated, compared = np.zeros(0, np.int64), spread_indices(len(source), COMPARED_IMAGES)
     if machine.int8:
         calibrated, compared = divide(source, trained.config.recipe.data.source)
     reader = task.eval_reader(source)
@@ -81,26 +84,40 @@ def use_engine(trained: Trained, source: Source, *, batch: int, labelled: bool =
     # `auto` can fall back to PyTorch, but not for INT8, nor for a file without weights that PyTorch could load.
     if problems and (machine.int8 or trained.runtime or not automatic) and not opened:
         raise RunFailed(" ".join(problems))
-    if machine.int8:
-        (best,) = opened
-        int8 = _open_network(best.name, quantized_file(file, read_images(reader, calibrated)[0]), images)
-        rates = measure_rates({f"{best.name} fp32": best.network, f"{best.name} INT8": int8}, measured)
-        accuracy = measure_accuracy(task, source, compared, best.network, int8, labelled=labelled)
-        fp32_rate, int8_rate = rates.values()
+
+    def in_lower(best: _Opened, lower: FileNetwork, kind: str, rates: Mapping[str, float], was: str) -> Trained:
+        """The network in INT8 or bf16, with what that costs on the images and gains."""
+        accuracy = measure_accuracy(task, source, compared, best.network, lower, labelled=labelled)
         loss = Int8Loss(
             calibration_images=len(calibrated),
             metric=task.metric if labelled else None,
             **vars(accuracy),
-            fp32_images_per_s=fp32_rate,
-            int8_images_per_s=int8_rate,
+            fp32_images_per_s=rates[was],
+            int8_images_per_s=rates[f"{best.name} {kind}"],
         )
-        return _used(trained, replace(best, network=int8), replace(report, rates=rates, int8=loss))
+        return _used(trained, replace(best, network=lower), replace(report, rates=rates, **{kind.lower(): loss}))
+
+    if machine.int8 or machine.precision == "bf16":
+        (best,) = opened
+        quantized = quantized_file(file, read_images(reader, calibrated)[0]) if machine.int8 else file
+        kind = "INT8" if machine.int8 else "bf16"
+        lower = _open_network(best.name, quantized, images, bf16=not machine.int8)
+        both = {f"{best.name} fp32": best.network, f"{best.name} {kind}": lower}
+        return in_lower(best, lower, kind, measure_rates(both, measured), f"{best.name} fp32")
     if not automatic:
         return _used(trained, opened[0], report)
     # PyTorch is one of the engines, unless it cannot run the file.
     networks: dict[str, Network] = {} if trained.runtime else {"torch": _torch_network(trained, size)}
-    rates = measure_rates({**networks, **{each.name: each.network for each in opened}}, measured)
+    networks |= {each.name: each.network for each in opened}
+    in_bf16 = dict[str, tuple[_Opened, FileNetwork]]()
+    for each in opened if machine.allow_lower_precision else ():
+        with suppress(RunFailed):  # of the engines that have it
+            in_bf16[f"{each.name} bf16"] = each, _open_network(each.name, file, images, bf16=True)
+    rates = measure_rates({**networks, **{name: lower for name, (_, lower) in in_bf16.items()}}, measured)
     fastest = max(rates, key=lambda name: rates[name])
+    if fastest in in_bf16:
+        best, lower = in_bf16[fastest]
+        return in_lower(best, lower, "bf16", rates, best.name)
     report = replace(report, rates=rates)
     if fastest != "torch":
         return _used(trained, next(each for each in opened if each.name == fastest), report)
@@ -174,10 +191,11 @@ def _open_all(trained: Trained, images: torch.Tensor, names: Sequence[str]) -> t
     return file, opened, problems
 
 
-def _open_network(name: str, file: Path, images: torch.Tensor) -> FileNetwork:
+def _open_network(name: str, file: Path, images: torch.Tensor, *, bf16: bool = False) -> FileNetwork:
     """The file in an engine, after it has run one image. Raises RunFailed."""
+    engine = load_group(ENGINES, type)[name]()
     try:
-        network = FileNetwork(*load_group(ENGINES, type)[name]().open(file))
+        network = FileNetwork(*(engine.open_bf16 if bf16 else engine.open)(file))
         # A file that opens may hold an operation that fails only when it runs.
         network(images[:1])
         return network

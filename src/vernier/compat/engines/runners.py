@@ -26,6 +26,7 @@ class OnnxEngine:
     be checked against PyTorch, and to take part in `auto`."""
 
     name: ClassVar[str]
+    has_bf16: ClassVar[bool] = False
     packages: ClassVar[dict[str, tuple[int, int]]]
     """What it needs, with the lowest version; the extra of its name in pyproject.toml has the same."""
 
@@ -33,6 +34,10 @@ class OnnxEngine:
         """The file, run on the CPU with as many threads as torch has, and the engine's name with its version. Raises
         what the engine raises."""
         raise NotImplementedError
+
+    def open_bf16(self, path: Path) -> "tuple[Runner, str]":
+        """The same with products in bf16."""
+        raise RuntimeError(f"{self.name} has no bf16 kernels for CPUs")
 
     def why_not(self) -> str:
         from vernier.measure.environment import installed_version  # psutil, which help does without
@@ -59,10 +64,16 @@ class OnnxEngine:
                 f"{engine} does not work with {given('machine.mode', machine.mode)}. Use "
                 f"{use('machine.mode', 'eager')} or {torch}."
             )
-        if machine.precision != "fp32":
+        if machine.precision != "fp32" and (machine.precision != "bf16" or machine.int8 or not self.has_bf16):
+            lower = "fp32 or bf16" if self.has_bf16 else "fp32 (bf16: the engine openvino)"
             raise ConfigError(
-                f"{engine} computes in fp32, or in INT8 with {use('machine.int8', True)}, not with "
+                f"{engine} computes in {lower}, or in INT8 with {use('machine.int8', True)}, not with "
                 f"{given('machine.precision', machine.precision)}. Use {use('machine.precision', 'fp32')} or {torch}."
+            )
+        if machine.allow_lower_precision and (machine.int8 or self.name != "auto"):
+            raise ConfigError(
+                f"{given('machine.allow_lower_precision', True)} is for {use('machine.engine', 'auto')} without INT8. "
+                "Omit it."
             )
         if machine.procs > 1:
             raise ConfigError(
@@ -101,9 +112,16 @@ class OpenVino(OnnxEngine):
     """Intel's OpenVINO."""
 
     name = "openvino"
+    has_bf16 = True
     packages: ClassVar = {"openvino": (2025, 2), **_EXPORT}
 
     def open(self, path: Path) -> "tuple[Runner, str]":
+        return self._open(path, "f32")
+
+    def open_bf16(self, path: Path) -> "tuple[Runner, str]":
+        return self._open(path, "bf16")
+
+    def _open(self, path: Path, precision: str) -> "tuple[Runner, str]":
         import openvino
         import torch
 
@@ -112,17 +130,21 @@ class OpenVino(OnnxEngine):
         options: dict[str, object] = {
             "PERFORMANCE_HINT": "LATENCY",  # one batch at a time on all threads
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": precision,
         }
         core = openvino.Core()
-        request = core.compile_model(core.read_model(path), "CPU", options).create_infer_request()
+        compiled = core.compile_model(core.read_model(path), "CPU", options)
+        # On a processor without the instructions it computes in fp32 and says nothing.
+        if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+            raise RuntimeError("this processor has no bf16 instructions")
+        request = compiled.create_infer_request()
 
         def run(images: "torch.Tensor") -> "Outputs":
             outputs = request.infer([images.contiguous().numpy()], share_inputs=True)
             return tuple(torch.from_numpy(output.copy()) for output in outputs.values())
 
         version = openvino.__version__.partition("-")[0]
-        return run, f"openvino {version} on CPU"
+        return run, f"openvino {version} on CPU{', bf16' if precision == 'bf16' else ''}"
 
 
 class Auto(OnnxEngine):

@@ -1,6 +1,8 @@
 """MixUp and CutMix: a training batch is mixed with a permutation of itself, on the device, after normalization.
 
-The draws are a function of (seed, step, micro-step, rank). The loss of mixed labels belongs to `tasks.classification`.
+The draws are a function of (seed, step, micro-step, rank). They reach the device as tensors: a number of Python in an
+operation would make it another one in each step, which a lazy device or a compiler compiles again. The loss of mixed
+labels belongs to `tasks.classification`.
 """
 
 import math
@@ -26,10 +28,11 @@ class _MixDraw:
 
 @dataclass(frozen=True)
 class MixedLabels:
-    """The second label of each mixed image, and the weight of the first."""
+    """The second label of each mixed image; the weight of the first and that of the second, which add up to 1."""
 
     second: Tensor
-    weight: float
+    weight: Tensor
+    second_weight: Tensor
 
 
 def mix_batch(
@@ -39,10 +42,16 @@ def mix_batch(
     draw = _draw_mix(augment, seed, step)
     if draw is None:
         return images, None
-    partners = _draw_partners(seed, step, micro, rank, len(labels)).to(images.device)
+    # Without waiting: a blocking copy would hold the host until the device has finished the step before.
+    partners = _draw_partners(seed, step, micro, rank, len(labels)).to(images.device, non_blocking=True)
     if draw.kind == "mixup":
         return _mixup(images, labels, draw.weight, partners)
     return _cutmix(images, labels, draw.weight, draw.centre, partners)
+
+
+def _numbers(on: Tensor, *values: float) -> list[Tensor]:
+    """Numbers as float32 tensors of no dimension on the device of another tensor, in one copy."""
+    return list(torch.tensor(values, dtype=torch.float32).to(on.device, non_blocking=True).unbind())
 
 
 def _draw_mix(augment: Augment, seed: int, step: int) -> _MixDraw | None:
@@ -65,8 +74,10 @@ def _draw_partners(seed: int, step: int, micro: int, rank: int, count: int) -> T
 
 def _mixup(images: Tensor, labels: Tensor, weight: float, partners: Tensor) -> tuple[Tensor, MixedLabels]:
     """MixUp: weight * images + (1 - weight) * images[partners], and the labels to go with them."""
+    # Subtracted in 64 bits, before rounding: as exact as where the loss is weighted with numbers of Python.
+    first, second = _numbers(images, weight, 1 - weight)
     # Indexing has made a copy already, so mixing in place saves the memory of a third batch.
-    return images[partners].lerp_(images, weight), MixedLabels(labels[partners], weight)
+    return images[partners].lerp_(images, first), MixedLabels(labels[partners], first, second)
 
 
 def _cutmix(
@@ -82,6 +93,11 @@ def _cutmix(
     y, x = int(centre[0] * height), int(centre[1] * width)
     top, bottom = max(0, y - int(half * height)), min(height, y + int(half * height))
     left, right = max(0, x - int(half * width)), min(width, x + int(half * width))
-    mixed = images.clone()
-    mixed[:, :, top:bottom, left:right] = images[partners, :, top:bottom, left:right]
-    return mixed, MixedLabels(labels[partners], 1 - (bottom - top) * (right - left) / (height * width))
+    kept = 1 - (bottom - top) * (right - left) / (height * width)
+    # A mask, not a slice: the bounds of a slice are part of the operation, so each box would be compiled anew.
+    first, second, *edges = _numbers(images, kept, 1 - kept, top, bottom, left, right)
+    rows, columns = (torch.arange(size, device=images.device) for size in (height, width))
+    in_rows, in_columns = (rows >= edges[0]) & (rows < edges[1]), (columns >= edges[2]) & (columns < edges[3])
+    # Into memory laid out as the images are, whatever layout indexing chose.
+    mixed = torch.where(in_rows[:, None] & in_columns, images[partners], images, out=torch.empty_like(images))
+    return mixed, MixedLabels(labels[partners], first, second)

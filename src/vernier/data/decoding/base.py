@@ -4,10 +4,16 @@
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from contextlib import suppress
+from typing import Any, Protocol, runtime_checkable
 
-from vernier.config.settings import DECODERS
-from vernier.plugins import load_plugin
+import numpy as np
+import numpy.typing as npt
+
+from vernier.config.checks import CROPS_OF_WHOLE_IMAGES
+from vernier.config.settings import DECODERS, Augment, Data
+from vernier.errors import ConfigError
+from vernier.plugins import load_plugin, plugin_names
 
 from .decode import Croppable, Image, LazyJpeg, TurnedJpeg
 
@@ -20,6 +26,19 @@ class WindowDecoder(Protocol):
 
     def decode_window(self, image: LazyJpeg, window: tuple[slice, slice]) -> Image | None:
         """The pixels of a window at full size; None for what libjpeg-turbo must decode. Called by several threads."""
+
+
+_Fill = Callable[[Any, npt.NDArray[np.float64], Image], npt.NDArray[np.bool_]]
+
+
+@runtime_checkable
+class _ChunkDecoder(WindowDecoder, Protocol):
+    """One that also makes many training images in one call, so that threads rarely need the interpreter's lock."""
+
+    def plan_chunks(self, data: Data, augment: Augment, *, exif: bool) -> _Fill:
+        """A function of where images are (`sources.base.Stored`), their random numbers (`crop_flip.augment_rows`) and
+        an array for the results: it makes random-resized crops as `crop_flip.TrainTransform` does, and returns which
+        rows it made. The others, such as damaged images, are made one by one."""
 
 
 class _PluginJpeg(LazyJpeg):
@@ -36,16 +55,36 @@ class _PluginJpeg(LazyJpeg):
         return self._image.decode_window(window, factor) if image is None else image
 
 
-def open_with_plugin(name: str, open_image: Callable[[int], Croppable]) -> Callable[[int], Croppable]:
-    """Let the JPEGs that a source opens be decoded by the decoder of this name. Raises ConfigError if it cannot be
-    used."""
+_Opened = tuple[str, Callable[[int], Croppable], _Fill | None]
+
+
+def open_with_plugin(name: str, source: Any, data: Data, augment: Augment) -> _Opened | None:
+    """Let the JPEGs of a source of encoded images be decoded by the decoder of this name: its name, a function that
+    opens a sample, and one that makes those of a chunk of samples that it can, if it can. Raises ConfigError if the
+    decoder cannot be used.
+
+    `auto` is the first one that can be used, all of which give the same pixels; None without any.
+    """
+    if name == "auto":
+        for each in plugin_names(DECODERS) if augment.crop not in CROPS_OF_WHOLE_IMAGES else ():
+            with suppress(ConfigError):
+                return open_with_plugin(each, source, data, augment)
+        return None
     decoder: WindowDecoder = load_plugin(DECODERS, "machine.backend", name, "native")()
     decoder.check()
 
     def open_image_with_plugin(sample: int) -> Croppable:
-        image = open_image(sample)
+        image = source.lazy_image(sample)
         if isinstance(image, TurnedJpeg):
             return TurnedJpeg(_PluginJpeg(image.stored, decoder), image.orientation)
         return _PluginJpeg(image, decoder) if isinstance(image, LazyJpeg) else image
 
-    return open_image_with_plugin
+    if not isinstance(decoder, _ChunkDecoder) or augment.crop != "random-resized":
+        return name, open_image_with_plugin, None
+    fill_stored = decoder.plan_chunks(data, augment, exif=source.exif)
+
+    def fill(samples: Any, draws: npt.NDArray[np.float64], out: Image) -> npt.NDArray[np.bool_]:
+        stored = source.stored(samples)
+        return np.zeros(len(out), np.bool_) if stored is None else fill_stored(stored, draws, out)
+
+    return name, open_image_with_plugin, fill

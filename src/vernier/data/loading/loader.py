@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vernier.clock import now_s
+from vernier.clock import now_s, thread_cpu_s
+from vernier.cores import allowed_cores
 from vernier.data.decoding.decode import Image
 from vernier.data.sources.base import Indices
 from vernier.devices import Device
@@ -29,12 +30,14 @@ class Batch:
     """uint8 images [samples, channels, height, width] in channels-last memory, their targets (class numbers, or boxes),
     and how long the consumer waited for them.
 
-    The images live in a buffer that is filled again once the next batch is requested.
+    The images live in a buffer that is filled again once the next batch is requested. `copied` is to be called as soon
+    as the copy of the images to the device is queued: the buffer is then free before the step that uses them is done.
     """
 
     images: Tensor
     targets: Any
     wait_s: float
+    copied: Callable[[], None] = lambda: None
 
 
 class Reader(Protocol):
@@ -71,7 +74,22 @@ class _Buffer:
     """Memory of a batch, and a moment in the device's queue after which the last batch in it has been read."""
 
     images: Tensor
+    queue: Device | None
+    on_device: bool = False
     read: Any = None
+
+    def note_read(self) -> None:
+        """What was queued so far reads the batch; nothing later does."""
+        if self.queue is not None:
+            # Images that live on the device are read by what computes there, others by the copy alone.
+            self.read = self.queue.record_event() if self.on_device else self.queue.copied_event()
+
+    def is_free(self) -> bool:
+        return self.queue is None or self.read is None or self.queue.is_done(self.read)
+
+    def wait(self) -> None:
+        if self.queue is not None and self.read is not None:
+            self.queue.wait_for(self.read)
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,27 @@ class _Pending:
     jobs: Sequence[Future[Any] | _Deferred]
 
 
+_FEWEST_WORKERS = 2
+_GOAL_IMAGES_PER_S = 3000
+"""What one H100 trains of ResNet-50 per second. For a slower device it is more threads than it needs: they wait."""
+
+
+def _choose_workers(reader: Reader, samples: int, device: Device | None) -> int:
+    """Threads that decode as many images per second as a fast accelerator takes; of the cores, one is left to launch.
+
+    A CPU needs its cores for the network. The cost is CPU time, so that other programs do not change it.
+    """
+    if device is None or device.name == "cpu" or isinstance(reader, _DeviceReader):
+        return _FEWEST_WORKERS
+    out = np.empty((_CHUNK, *reader.shape_at(0)), np.uint8)
+    cpu_s = 0.0
+    for _ in range(2):  # the first time, code is loaded and compiled
+        began_s = thread_cpu_s()
+        reader.fill(0, np.arange(_CHUNK) % samples, out)
+        cpu_s = (thread_cpu_s() - began_s) / _CHUNK
+    return max(_FEWEST_WORKERS, min(math.ceil(_GOAL_IMAGES_PER_S * cpu_s), len(allowed_cores()) - 1))
+
+
 class Loader:
     """Runs a reader ahead of the consumer by `prefetch` batches. Memory: prefetch + 2 batches, whatever the workers.
 
@@ -103,21 +142,28 @@ class Loader:
     """
 
     def __init__(
-        self, reader: Reader, *, batch: int, workers: int, prefetch: int, device: Device | None = None
+        self,
+        reader: Reader,
+        *,
+        batch: int,
+        workers: int | None,
+        prefetch: int,
+        device: Device | None = None,
+        samples: int = 1,
     ) -> None:
+        """Without a number of `workers` it is chosen by a fixed rule; the first `samples` of the reader then exist."""
+        self.workers = workers = _choose_workers(reader, samples, device) if workers is None else workers
         self._reader, self._prefetch = reader, prefetch if workers else 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader") if workers else None
         # prefetch + 1 batches in the making, and the one that the consumer still reads.
         shape, count = (batch, *reader.shape), self._prefetch + 2
         if isinstance(reader, _DeviceReader) and reader.torch_device.type != "cpu":
             images = [torch.empty(shape, dtype=torch.uint8, device=reader.torch_device) for _ in range(count)]
-            self._queue = device
+            self._buffers = [_Buffer(buffer, device, on_device=True) for buffer in images]
         else:
             images = [torch.empty(shape, dtype=torch.uint8) for _ in range(count)]
-            self._queue = device if device is not None and device.pins_memory else None
-            if self._queue is not None:
-                images = [self._queue.pinned(buffer) for buffer in images]
-        self._buffers = [_Buffer(buffer) for buffer in images]
+            queue = device if device is not None and device.pins_memory else None
+            self._buffers = [_Buffer(queue.pinned(buffer) if queue else buffer, queue) for buffer in images]
 
     def batches(self, requests: Iterable[tuple[int, Indices]]) -> Generator[Batch]:
         """A batch for each (epoch, indices), in that order."""
@@ -126,11 +172,13 @@ class Loader:
         turn = 0
         try:
             while True:
-                while len(pending) <= self._prefetch and (request := next(source, None)) is not None:
+                while len(pending) <= self._prefetch:
                     buffer = self._buffers[turn % len(self._buffers)]
-                    # The device may still be copying from this buffer.
-                    if self._queue is not None and buffer.read is not None:
-                        self._queue.wait_for(buffer.read)
+                    # The device may still be copying from this buffer. As long as other batches are prepared, the host
+                    # goes on with those: it is ahead of the device by as many steps, and waits only after that.
+                    if (pending and not buffer.is_free()) or (request := next(source, None)) is None:
+                        break
+                    buffer.wait()
                     pending.append(self._start(buffer, *request))
                     turn += 1
                 if not pending:
@@ -138,10 +186,11 @@ class Loader:
                 batch = pending.popleft()
                 start = now_s()
                 targets = self._reader.targets(batch.indices, [job.result() for job in batch.jobs])
-                yield Batch(batch.images.permute(0, 3, 1, 2), targets, now_s() - start)
+                buffer, buffer.read = batch.buffer, None
+                yield Batch(batch.images.permute(0, 3, 1, 2), targets, now_s() - start, buffer.note_read)
                 # The consumer is back: everything that it queued for this batch comes before this event.
-                if self._queue is not None:
-                    batch.buffer.read = self._queue.record_event()
+                if buffer.read is None:
+                    buffer.note_read()
         finally:
             jobs = [job for batch in pending for job in batch.jobs if isinstance(job, Future)]
             wait([job for job in jobs if not job.cancel()])  # another call may use the buffers next

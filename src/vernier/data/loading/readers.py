@@ -7,6 +7,7 @@ size differs from its annotation counts as bad, because its boxes would be wrong
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -65,8 +66,12 @@ class _TrainImages:
         self._source, self._data, self._augment = source, data, augment
         # Without a crop every pixel is needed, and a lazy image would save nothing.
         self._open: Callable[[int], Croppable] = source.lazy_image if lazy else source.image
-        if decoder != "native":
-            self._open = open_with_plugin(decoder, require_encoded(source, decoder).lazy_image)
+        self.decoder, self._fill_chunk = "native", None
+        # Cached images are no encoded ones, and no decoder is faster than none.
+        if decoder not in ("auto", "native") or (decoder == "auto" and isinstance(source, EncodedSource)):
+            encoded = require_encoded(source, decoder)
+            if (opened := open_with_plugin(decoder, encoded, data, augment)) is not None:
+                self.decoder, self._open, self._fill_chunk = opened
         self.bad = BadImages(source, data.max_bad_images)
         self.shape = (data.image_px, data.image_px, source.channels)
         self.resize = f"torch antialiased {data.interpolation}, uint8"
@@ -137,8 +142,13 @@ class TrainReader(_TrainImages):
             assert isinstance(self._source, ArraySource)
             pad_crop_flip_many(self._source.images[indices % len(self._source)], draws, self._augment, out)
             return
-        crops = []
+        crops, done = [], np.zeros(len(indices), np.bool_)
+        if self._fill_chunk is not None:
+            with suppress(OSError):  # a shard that cannot be opened: its images are reported one by one
+                done = self._fill_chunk(indices % len(self._source), draws, out)
         for row, numbers in enumerate(draws):
+            if done[row]:
+                continue
             crop = self._read_row(indices, row, partial(self._crop, numbers, out.shape[1]))
             if self._resize_together:
                 crops.append(crop)

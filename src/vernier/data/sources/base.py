@@ -24,6 +24,8 @@ from vernier.wording import plural
 Indices = npt.NDArray[np.int64]
 Files = tuple[int, Callable[[int], str]]
 """How many there are, and the path of each."""
+Stored = list[str] | tuple[Sequence[tuple[int, int, Mapping[str, npt.NDArray[Any]]]], list[int]]
+"""Of each image, its file; or the shard it is in (open file, bytes, table) and its row in the shard's table."""
 VAL_SHARE = 0.1
 """The share of a set without splits that is set aside for validation, by default."""
 
@@ -116,6 +118,10 @@ class EncodedSource(Source):
 
     exif: bool = True
     """Whether images are turned by their EXIF orientation (data.exif)."""
+
+    def stored(self, samples: Indices) -> "Stored | None":
+        """Where the encoded images are, for decoders that read files themselves; None if only `read` has them."""
+        return None
 
     @abstractmethod
     def read(self, index: int) -> bytes:
@@ -259,6 +265,11 @@ class OpenFiles:
 
     def read(self, name: str, start: int, length: int) -> bytes:
         """Bytes of the file `name` below the root; fewer at the end of the file."""
+        # pread, since threads share the handle and with it the position of `read`.
+        return os.pread(self.handle(name), length, start)
+
+    def handle(self, name: str) -> int:
+        """The open file `name` below the root."""
         handle = self._handles.get(name)
         if handle is None:
             # Again with the lock: another thread may have opened the file meanwhile.
@@ -266,8 +277,7 @@ class OpenFiles:
                 handle = self._handles.get(name)
                 if handle is None:
                     handle = self._handles[name] = os.open(self.root / name, os.O_RDONLY)
-        # pread, since threads share the handle and with it the position of `read`.
-        return os.pread(handle, length, start)
+        return handle
 
     def __del__(self) -> None:
         for handle in self._handles.values():

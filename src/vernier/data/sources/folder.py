@@ -17,7 +17,7 @@ from vernier.errors import ConfigError, NoSuchSplit
 from vernier.frozen import frozen
 from vernier.wording import plural
 
-from .base import EncodedSource, Files, Indices, NamedSource, Names, choose_validation
+from .base import EncodedSource, Files, Indices, NamedSource, Names, Stored, choose_validation
 from .containers.tables import Columns, cached_table_path, read_table, write_table
 from .values import UNREADABLE, read_lines
 
@@ -56,6 +56,9 @@ class FolderSource(EncodedSource, NamedSource):
         # Unbuffered, since the whole file is read at once; no Path, which costs more than the call.
         with open(os.path.join(self.root, self._names[index]), "rb", buffering=0) as f:
             return f.read()
+
+    def stored(self, samples: Indices) -> Stored:
+        return [self.describe(index) for index in samples.tolist()]
 
     def describe(self, index: int) -> str:
         return os.path.join(self.root, self._names[index])

@@ -12,7 +12,7 @@ from typing import Any
 from vernier.addresses import check_allowed
 from vernier.config.settings import DATA_SOURCES
 from vernier.data import shapes
-from vernier.data.unfinished import refuse_unfinished
+from vernier.data.unfinished import MARK, is_unfinished
 from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 from vernier.folders import data_home
 from vernier.frozen import frozen
@@ -227,8 +227,18 @@ def _find_fetched(name: str, inside: str = "") -> Path:
             f"The data set {name!r} is not in {data_home()}. Download it ({command('data get', name)}, which "
             f"needs a network connection), or give the folder of its files: {use('data.source', slot='PATH')}."
         )
-    refuse_unfinished(root)
+    _refuse_unfinished(root)
     return root
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    """Raise ConfigError if the folder is marked."""
+    if is_unfinished(folder):
+        by = (folder / MARK).read_text(encoding="utf-8", errors="replace").strip() or "vernier data"
+        raise ConfigError(
+            f"{folder} is incomplete: `{by}` did not finish, or is still running. "
+            "Run that command again, or remove the folder."
+        )
 
 
 def _find_folder(source: str, built_in: Sequence[str], layouts: str, option: str = "data.source") -> Path:
@@ -242,7 +252,7 @@ def _find_folder(source: str, built_in: Sequence[str], layouts: str, option: str
         raise ConfigError(f"The data path {source} does not exist. {_advice(source, built_in)}".rstrip())
     if not root.is_dir():
         raise ConfigError(f"{given(option, source)} is a file; a folder is needed: {layouts}.")
-    refuse_unfinished(root)
+    _refuse_unfinished(root)
     return root
 
 

@@ -37,6 +37,10 @@ class _Engine(Protocol):
 def find_engine(machine: Machine) -> _Engine | None:
     """The engine of these settings; None for PyTorch itself. Raises ConfigError if it cannot do what they say."""
     if machine.engine == "torch":
+        if machine.allow_lower_precision:
+            raise ConfigError(
+                f"{given('machine.allow_lower_precision', True)} needs {use('machine.engine', 'auto')}. Omit it."
+            )
         if machine.int8:
             raise ConfigError(
                 f"{given('machine.int8', True)} needs another engine, because PyTorch has no INT8 here. Use "

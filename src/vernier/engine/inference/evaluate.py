@@ -63,7 +63,12 @@ class Evaluator:
         self.times = _BatchTimes(device)
         """Of this process's batches in the last evaluation."""
         self._loader = Loader(
-            reader, batch=machine.eval_batch, workers=machine.workers, prefetch=machine.prefetch, device=device
+            reader,
+            batch=machine.eval_batch,
+            workers=machine.workers,
+            prefetch=machine.prefetch,
+            device=device,
+            samples=len(source),
         )
 
     def score(
@@ -84,6 +89,7 @@ class Evaluator:
         batches = self._loader.batches((0, indices) for indices in mine)
         with borrowed(network.model, weights), evaluating(network.model, self._device), contextlib.closing(batches):
             self.times = _BatchTimes(self._device)
+            self._device.end_step()  # the weights that were lent are no part of the first batch's program
             for done in range(1, rounds + 1):
                 if done <= len(mine):
                     began_s = now_s()
@@ -94,6 +100,7 @@ class Evaluator:
                 observers.progress("evaluate", done, rounds)
                 check_stop()
             score.collect()
+        self._device.end_step()  # nor their return a part of the next step's
         # By rank: the first process has its own part already, and the others get an empty list.
         score.merge(self._world.gather(score)[1:])
         return score
@@ -107,10 +114,9 @@ class Evaluator:
         images = self._device.upload(batch.images, self._torch_device)
         if self._normalize is not None:
             images = self._normalize(images)
-        # The pixels are on the device now, and the loader may reuse their buffer.
-        self._device.uploads_done()
+        batch.copied()
         score.add(self._task.predict(forward, images), batch.targets)
-        self._device.mark_step()
+        self._device.end_step()
 
     def close(self) -> None:
         self._loader.close()

@@ -54,7 +54,6 @@ def predict(trained: Trained, images: Sequence[Path | Image]) -> Iterator[tuple[
             for batch in loader.batches((0, indices) for indices in order):
                 pixels = trained.device.upload(batch.images, torch_device)
                 predicted = task.predict(forward, pixels if normalize is None else normalize(pixels))
-                trained.device.uploads_done()
                 errors = {bad.index: bad.reason for bad in reader.bad.samples()}
                 for scored in task.name_predictions(predicted, batch.targets, trained.classes):
                     image, error = source.describe(done), errors.get(done)

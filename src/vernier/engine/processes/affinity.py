@@ -1,14 +1,21 @@
-"""CPU binding: the cores this process may use, split between the processes of a host, NUMA-aware."""
+"""CPU binding: the cores this process may use, split between the processes of a host.
+
+The unit is a physical core: two processes on the two hyper-threads of one would share it. Where the nodes of the
+processes' devices are known, each process gets cores of its device's NUMA node.
+"""
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from vernier.cores import allowed_cores, run_on_cores
 
 from .launch import Topology
 
-NODES = Path("/sys/devices/system/node")
+SYSTEM = Path("/sys/devices/system")
+_Core = tuple[int, ...]
+"""A physical core: the numbers of its hyper-threads."""
 
 
 def _parse_core_list(text: str) -> list[int]:
@@ -20,15 +27,22 @@ def _parse_core_list(text: str) -> list[int]:
     return cores
 
 
-def _order_by_numa_node(cores: list[int], nodes: Path = NODES) -> list[int]:
-    """The same cores, those of one NUMA node next to each other."""
-    lists = sorted(nodes.glob("node[0-9]*/cpulist"), key=lambda p: int(re.sub(r"\D", "", p.parent.name)))
-    order = [core for path in lists for core in _parse_core_list(path.read_text())]
-    position = {core: i for i, core in enumerate(order)}
-    return sorted(cores, key=lambda core: (position.get(core, len(order)), core))
+def _physical_cores(cores: list[int], system: Path = SYSTEM) -> list[tuple[_Core, int | None]]:
+    """These cores as physical ones with their NUMA nodes, those of one node next to each other."""
+    nodes = dict[int, int]()
+    for path in system.glob("node/node[0-9]*/cpulist"):
+        node = int(re.sub(r"\D", "", path.parent.name))
+        nodes |= dict.fromkeys(_parse_core_list(path.read_text()), node)
+    physical = dict[_Core, int | None]()
+    for core in cores:
+        threads = system / f"cpu/cpu{core}/topology/thread_siblings_list"
+        siblings = _parse_core_list(threads.read_text()) if threads.exists() else [core]
+        # A container may allow one of two.
+        physical[tuple(c for c in siblings if c in cores)] = nodes.get(core)
+    return sorted(physical.items(), key=lambda item: (item[1] is None, item[1] or 0, item[0]))
 
 
-def _core_share(cores: list[int], part: int, parts: int) -> list[int]:
+def _core_share(cores: list[_Core], part: int, parts: int) -> list[_Core]:
     """One of `parts` even, contiguous shares; with more parts than cores, one core each in turn."""
     # More processes than cores, as in tests: each still gets one.
     if parts > len(cores):
@@ -37,19 +51,35 @@ def _core_share(cores: list[int], part: int, parts: int) -> list[int]:
     return cores[begin:end]
 
 
+def _own_cores(physical: list[tuple[_Core, int | None]], part: int, nodes: list[int | None]) -> list[_Core]:
+    """The cores of process number `part`, whose device and those of the other processes are attached to `nodes`."""
+    near = [core for core, node in physical if node == nodes[part]]
+    if None in nodes or not near:
+        return _core_share([core for core, _ in physical], part, len(nodes))
+    return _core_share(near, nodes[:part].count(nodes[part]), nodes.count(nodes[part]))
+
+
 def _bound_by_launcher(topology: Topology, cores: list[int]) -> bool:
     """Whether mpirun or srun has already bound this process to cores of its own."""
     return topology.launcher in ("slurm", "openmpi", "pmi") and len(cores) < (os.cpu_count() or 1)
 
 
-def bind_cores(topology: Topology, max_cpus: int | None) -> list[int]:
-    """Bind this process to its share of the host's cores, at most `max_cpus`; call it before any thread starts."""
-    cores = _order_by_numa_node(allowed_cores())
-    own = (
-        cores if _bound_by_launcher(topology, cores) else _core_share(cores, topology.local_rank, topology.local_world)
-    )
-    # After the share was taken: its first cores are on one NUMA node.
-    own = own[:max_cpus]
+def bind_cores(
+    topology: Topology, max_cpus: int | None, numa_node: Callable[[int], int | None] = lambda _: None
+) -> list[int]:
+    """Bind this process to its share of the host's cores, at most `max_cpus`; call it before any thread starts.
+
+    `numa_node`: that of the device of each process of this host, by its number.
+    """
+    cores = allowed_cores()
+    physical = _physical_cores(cores)
+    if _bound_by_launcher(topology, cores):
+        share = [core for core, _ in physical]
+    else:
+        nodes = [numa_node(rank) for rank in range(topology.local_world)]
+        share = _own_cores(physical, topology.local_rank, nodes)
+    # First one hyper-thread of each core, then the others: a limit takes whole cores as long as there are any.
+    own = [core[thread] for thread in range(max(map(len, share))) for core in share if thread < len(core)][:max_cpus]
     if own != cores:
         run_on_cores(own)
     return own

@@ -1,7 +1,8 @@
 """How the gradients of several processes become their mean, once per step, and how long that is exposed.
 
-Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs;
-where it has none, gradients are averaged in host memory after backward. `world` is the process group that both use.
+Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs, unless the
+device wants one all-reduce after it. Where it has none, gradients are averaged in host memory after backward. `world`
+is the process group that all of them use.
 """
 
 from collections.abc import Callable
@@ -92,8 +93,8 @@ def build_reduction(network: nn.Module, world: World, machine: Machine, device: 
     # DistributedDataParallel refuses a model without trainable parameters.
     if world.size == 1 or not any(p.requires_grad for p in network.parameters()):
         return GradientReduction(network)
-    if device.backend is None:
-        return _HostReduction(network, world)
+    if device.backend is None or device.exchange == "after backward":
+        return _LateReduction(network, world, on_host=device.backend is None)
     return _DdpReduction(network, world, machine, device)
 
 
@@ -105,7 +106,7 @@ class _DdpReduction(GradientReduction):
         wrapped = data_parallel(  # buffers during training: `World.sync_batch_norm_statistics`
             network,
             device_ids=None if torch_device.index is None else [torch_device.index],
-            bucket_cap_mb=machine.bucket_mb,
+            bucket_cap_mb=machine.bucket_mb or device.bucket_mb,
             gradient_as_bucket_view=True,  # no second copy of all gradients
         )
         super().__init__(wrapped)
@@ -161,18 +162,22 @@ def _all_reduce_bucket(
     return future.then(lambda finished: finished.value()[0])
 
 
-class _HostReduction(GradientReduction):
-    """Gradients are averaged in host memory: one copy down, one all-reduce, one copy up. Nothing of it is hidden."""
+class _LateReduction(GradientReduction):
+    """One all-reduce of all gradients after the backward pass. Nothing of it is hidden behind computation.
+
+    `on_host`: in host memory, for a device without collectives: one copy down and one up. Otherwise on the device, as
+    part of the step's program; no time of it is known.
+    """
 
     after_backward = True
 
-    def __init__(self, network: nn.Module, world: World) -> None:
+    def __init__(self, network: nn.Module, world: World, *, on_host: bool) -> None:
         super().__init__(network)
-        self._world = world
+        self._world, self._on_host = world, on_host
         self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._began_s = now_s()
         self._times: list[ReductionTimes] = []
-        self.copy_weights_of_first(network, on_host=True)
+        self.copy_weights_of_first(network, on_host=on_host)
 
     def begin_step(self) -> None:
         self._began_s = now_s()
@@ -184,21 +189,27 @@ class _HostReduction(GradientReduction):
         """
         gradients = [p.grad for p in self._parameters]
         parts = [torch.zeros_like(p) if g is None else g for p, g in zip(self._parameters, gradients, strict=True)]
-        host = torch.cat([part.reshape(-1) for part in parts]).cpu()
+        flat = torch.cat([part.reshape(-1) for part in parts])
+        if self._on_host:
+            flat = flat.cpu()
         # Also summed: how many processes have a gradient. Zeros for a parameter that none uses would let weight decay
         # and momentum change it.
-        present = torch.tensor([g is not None for g in gradients], dtype=host.dtype)
+        present = torch.tensor([float(g is not None) for g in gradients], dtype=flat.dtype).to(flat.device)
         sent_s = now_s()
         self._world.count_collective()
-        flat = torch.cat([host.div_(self._world.size), present])
+        flat = torch.cat([flat.div_(self._world.size), present])
         dist.all_reduce(flat)
-        means = torch.split(flat[: host.numel()].to(parts[0].device), [part.numel() for part in parts])
-        for parameter, mean, count in zip(self._parameters, means, flat[host.numel() :].tolist(), strict=True):
+        *means, counts = torch.split(flat.to(parts[0].device), [*(part.numel() for part in parts), len(parts)])
+        # Read only where it matters: reading waits for the device.
+        missing = [g is None for g in gradients]
+        used = counts.tolist() if any(missing) else [1.0] * len(parts)
+        for parameter, mean, count in zip(self._parameters, means, used, strict=True):
             if count and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             if parameter.grad is not None:
                 parameter.grad.copy_(mean.view(parameter.shape))
-        self._times.append(ReductionTimes(compute_s=sent_s - self._began_s, exposed_s=now_s() - sent_s))
+        if self._on_host:
+            self._times.append(ReductionTimes(compute_s=sent_s - self._began_s, exposed_s=now_s() - sent_s))
 
     def pop_times(self) -> list[ReductionTimes]:
         times, self._times = self._times, []

@@ -494,16 +494,6 @@ def _read_logs(logs: Path, rank: int, stream: str) -> str:
     return "".join(p.read_text(errors="replace") for p in sorted(logs.glob(f"*/attempt_*/{rank}/{stream}.log")))
 
 
-def redirect_output(log: Path) -> None:
-    """Append all further output of this process to a file: only the first process has the terminal."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Descriptors instead of sys.stdout: libraries in C++ write to these directly.
-    with log.open("a", encoding="utf-8") as f:
-        os.dup2(f.fileno(), 1)
-        os.dup2(f.fileno(), 2)
-
-
 def record_failure(message: str, environ: Mapping[str, str] = os.environ) -> None:
     """Write an error where PyTorch's launcher looks for it, so that it can name the failed process and the reason."""
     path = environ.get("TORCHELASTIC_ERROR_FILE")

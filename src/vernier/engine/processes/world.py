@@ -360,14 +360,25 @@ def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
     stall_s = STALL_FACTOR * machine.rank_timeout_s
     # longer than the heartbeat's limits: its message names the process, a collective's timeout does not
     timeout = timedelta(seconds=stall_s + 2 * machine.rank_timeout_s)
-    device.prepare_collectives(rank=topology.rank, local_rank=topology.local_rank, world=topology.world)
+    device.prepare_collectives(
+        rank=topology.rank,
+        local_rank=topology.local_rank,
+        world=topology.world,
+        deterministic=machine.deterministic,
+    )
     try:
         store = open_store(topology, machine.rank_timeout_s, serve=True)
         # Before the first collective: it chooses the network interface of gloo, which reads it when the group is made.
         if topology.local_world < topology.world:
             connect_hosts(PrefixStore("reach", store), topology, machine.rank_timeout_s)
         dist.init_process_group(
-            device.backend or "gloo", store=store, rank=topology.rank, world_size=topology.world, timeout=timeout
+            device.backend or "gloo",
+            store=store,
+            rank=topology.rank,
+            world_size=topology.world,
+            timeout=timeout,
+            # NCCL then connects now, where its errors are understood, and not in the first backward pass.
+            device_id=device.torch_device(topology.local_rank) if device.connects_early else None,
         )
         # Decisions and records are in host memory, which NCCL cannot send. In a group of their own, because collectives
         # of one group are matched by their order, and gradients are sent while backward runs.

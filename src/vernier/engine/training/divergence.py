@@ -8,7 +8,7 @@ back to a checkpoint.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from vernier.config import own_references
 from vernier.errors import RunFailed
@@ -26,10 +26,14 @@ _SHOWN_IMAGES = 3
 class Diverged(RunFailed):
     """A number became infinite or not a number: the run cannot go on from here."""
 
-    def __init__(self, message: str, event: DivergenceEvent, advice: str = "", *, final: bool = False) -> None:
+    def __init__(self, message: str, event: DivergenceEvent, advice: str = "", final: bool = False) -> None:
         super().__init__(message)
         self.event, self.advice, self.final = event, advice, final
         """`advice`: what to do if neither data nor learning rate is the reason; `final`: the run does not go back."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The first process sends it to the others: what is saved is wrong in that one alone.
+        return type(self), (self.message, self.event, self.advice, self.final)
 
     @classmethod
     def check(cls, job: Job, values: WindowValues, last_step: int) -> None:

@@ -15,6 +15,7 @@ from vernier.engine.observe import Observers
 from vernier.plugins import only_plugin
 
 if TYPE_CHECKING:
+    from .checkpoints.contents import TensorFiles
     from .setup import Job
 
 Watch = Callable[[int, torch.Tensor], None]
@@ -47,6 +48,9 @@ class Guard:
 
     def before_checkpoint(self, step: int, observers: Observers) -> None:
         """The state after a step is saved next. Raises Diverged if it must not be."""
+
+    def check_copy(self, files: TensorFiles) -> None:
+        """The copy of that state, which is written next; in the first process alone. Raises Diverged likewise."""
 
     def forget(self) -> None:
         """The run went back: what was seen since the last report does not count."""

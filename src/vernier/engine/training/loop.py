@@ -16,7 +16,7 @@ from vernier.engine.processes.world import Stragglers
 from vernier.measure.profiles import StepRange
 from vernier.optim.schedules import learning_rate
 from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent
-from vernier.records.run import EvalResult, Progress, Rollbacks
+from vernier.records.run import Compilation, EvalResult, Progress, Rollbacks
 from vernier.references import use
 from vernier.store import CheckpointDir, RunDir
 from vernier.wording import plural
@@ -32,6 +32,9 @@ from .window import StepWindow
 
 SavedState = tuple[int, int, Rollbacks | None]
 """What tells one checkpoint from another: the step, that of the last evaluation, and how often the run went back."""
+
+_COMPILING_WINDOWS = 5
+"""After so many reports in a row with compilations, something in the steps prevents that they end."""
 
 _NOTHING: SavedState = (-1, 0, None)
 """What the newest checkpoint holds where there is none."""
@@ -52,6 +55,7 @@ class Training:
         self.profiler: Profiler | None = None
         self._repeated_from = -1  # the step of a checkpoint
         self._suspect: Diverged | None = None
+        self._compiled, self._compiling_windows = job.device.compilations(), 0
 
     def profile(self, steps: StepRange) -> None:
         """Profile some of the steps that lie ahead."""
@@ -80,7 +84,8 @@ class Training:
     def _train(self, batches: Iterator[Batch]) -> None:
         progress, stop_step = self.progress, self.job.derived.stop_step
         self._at_boundary()
-        self.window.restart()
+        self.job.device.end_step()  # what set-up or a checkpoint left is no part of the first step's program
+        self._begin_window()
         while progress.step < stop_step and not self.ended_early:
             stop = self._one_step(batches)
             self._at_boundary()
@@ -118,10 +123,15 @@ class Training:
                 self.save()  # an evaluation that fails or is killed costs no step
             self._flush_window()
             self._evaluate()
-            self.window.restart()  # an evaluation is part of no step's time
+            self._begin_window()  # an evaluation is part of no step's time
         if self._checkpoint_due():
             self.save()
-            self.window.restart()
+            self._begin_window()
+
+    def _begin_window(self) -> None:
+        """The next step begins now, and what was compiled so far was not compiled in it."""
+        self._compiled = self.job.device.compilations()
+        self.window.restart()
 
     # ------------------------------------------------------------------------------------------------------ reporting
 
@@ -142,7 +152,8 @@ class Training:
         Diverged.check(self.job, values, progress.step)
         self.job.step.guard.report(self.observers)
         reductions = self.job.step.reduction.pop_times()
-        self._account(sum(step_s), sum(wait_s), reductions)
+        compiled = self._pop_compilations()
+        self._account(sum(step_s), sum(wait_s), reductions, compiled.seconds)
         loss_scale, skipped_steps = scaler.read_figures(values.own) or (None, None)
         samples = len(step_s) * self.job.config.recipe.global_batch
         # With virtual shards predictions of all processes are counted; otherwise `read` has averaged the counts.
@@ -162,6 +173,8 @@ class Training:
             loss_scale=loss_scale,
             skipped_steps=skipped_steps,
             own_s_by_rank=self._compute_s_by_rank([times.compute_s for times in reductions]),
+            compilations=compiled.graphs or None,
+            compile_s=compiled.seconds if compiled.graphs else None,
         )
         self.observers.emit(event)
         self._epoch.add(event)
@@ -178,8 +191,27 @@ class Training:
         begin = step - step % self.job.derived.steps_per_epoch
         return EpochTotals(self.run.history_so_far() if begin < step else (), after_step=begin, until_step=step)
 
-    def _account(self, total_s: float, wait_s: float, reductions: list[ReductionTimes]) -> None:
+    def _pop_compilations(self) -> Compilation:
+        """What was compiled since the last call; warns, once, where it does not end."""
+        before, self._compiled = self._compiled, self.job.device.compilations()
+        graphs, seconds = self._compiled.graphs - before.graphs, self._compiled.seconds - before.seconds
+        self._compiling_windows = self._compiling_windows + 1 if graphs else 0
+        if self._compiling_windows == _COMPILING_WINDOWS:
+            self.observers.warn(
+                self.progress.step,
+                f"graphs were compiled in {_COMPILING_WINDOWS} reports in a row, {graphs} in the last one: is there a "
+                "new shape in every step, as with images that grow or boxes that differ in number, or a number of "
+                "Python in code of your own? No speed is measured in such steps",
+            )
+        return Compilation(graphs=graphs, seconds=seconds)
+
+    def _account(self, total_s: float, wait_s: float, reductions: list[ReductionTimes], compile_s: float) -> None:
         """Add the time of the window's steps to the stopwatch, by purpose."""
+        # Compiled before the steps could run: on a device that queues, the host waited for data at the same time.
+        compile_s = min(compile_s, total_s)
+        total_s -= compile_s
+        if compile_s:
+            self.watch.add("compilation", compile_s)
         wait_s = min(wait_s, total_s)  # on a device that queues, the host may have waited while it was busy
         communication_s = min(sum(times.exposed_s for times in reductions), total_s - wait_s)
         self.watch.add("data_wait", wait_s)
@@ -425,7 +457,8 @@ class Training:
         state = job.state(progress)
         if self.saved[0] == progress.step and self._writer.has(progress.step):
             return self._writer.amend(state)
-        return self._writer.save(tensor_files(job.model, job.optimizer, job.average), state)
+        files = tensor_files(job.model, job.optimizer, job.average)
+        return self._writer.save(files, state, job.step.guard.check_copy)
 
     def complete_saving(self, checkpoint: CheckpointDir) -> None:
         """Do what a kill may have left undone after the checkpoint that this session resumes from was written."""

@@ -58,9 +58,6 @@ class LossScaler:
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Update the weights unless a gradient overflowed, then adapt the scale."""
-        if not self.enabled:
-            optimizer.step()
-            return
         assert self._skipped is not None
         self._scaler.step(optimizer)
         self._skipped += overflows(self._scaler, optimizer)

@@ -3,7 +3,9 @@
 The steps themselves are `loop`'s; which checkpoint a session resumes from is chosen in `resume`.
 """
 
+import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
@@ -17,7 +19,7 @@ from vernier.data.decoding.decode import encode_thumbnail
 from vernier.data.sources import Source
 from vernier.devices import describe_lost_device
 from vernier.engine.observe import Observer, Observers, Recorder, Telemetry
-from vernier.engine.processes.launch import redirect_output, time_left_s
+from vernier.engine.processes.launch import time_left_s
 from vernier.engine.processes.world import LostPeer, World
 from vernier.errors import ConfigError, RunFailed, advice
 from vernier.frozen import frozen
@@ -93,6 +95,7 @@ def train(
     `notes` and `warnings` are about the configuration, and are recorded with those of the set-up.
     """
     restored = resume is not None and resume.checkpoint is not None
+    config = resume.keep_convolution(config) if resume is not None else config
     job = prepare(config, fresh=not restored, world=world)
     job.notes, job.warnings = (*notes, *job.notes), (*warnings, *job.warnings)
     try:
@@ -107,7 +110,7 @@ def train(
         run = resume.run if resume else job.world.broadcast_from_first(lambda: _create_run(job, out))
         if not job.world.first:
             with suppress(OSError):  # its messages stay on the terminal then
-                redirect_output(run.rank_log(job.world.rank))
+                _redirect_output(run.rank_log(job.world.rank))
         # The status before this session: a signal before the first step puts it back.
         everyone, before = Observers(*observers), None if new else run.status()
         try:
@@ -119,6 +122,16 @@ def train(
             raise
     finally:
         job.close()
+
+
+def _redirect_output(log: Path) -> None:
+    """Append all further output of this process to a file: only the first process has the terminal."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Descriptors instead of sys.stdout: libraries in C++ write to these directly.
+    with log.open("a", encoding="utf-8") as f:
+        os.dup2(f.fileno(), 1)
+        os.dup2(f.fileno(), 2)
 
 
 def _train_locked(
@@ -377,7 +390,7 @@ def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: l
         threads=job.threads,
         precision=machine.precision,
         mode=machine.mode,
-        workers=machine.workers,
+        workers=job.loader.workers,
         loading=job.loading,
         global_batch=recipe.global_batch,
         epochs=recipe.schedule.epochs,

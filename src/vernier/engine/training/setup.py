@@ -119,7 +119,7 @@ class Job:
             channels=self.train_source.channels,
             batch_per_device=self.derived.process_batch * self.derived.accumulation,
             devices=self.derived.world,
-            feeding=describe_feeding(recipe.data.source, self.loading, self.config.machine.workers),
+            feeding=describe_feeding(recipe.data.source, self.loading, self.loader.workers),
             device_kind=self.device.name,
             device=devices[min(local_rank, len(devices) - 1)] if devices else None,
             threads=self.threads,
@@ -174,7 +174,8 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
-    model = _convert_layers(convert_batch_norms(model, config, derived, world, device), machine, device)
+    model = _recompute(convert_batch_norms(model, config, derived, world, device), machine, device)
+    config = use_kernels(config, model, device, world)
     weight_notes = apply_starting_weights(model, config, train_source, fresh=fresh)
     optimizer = build_optimizer(model, recipe, derived.lr, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
@@ -212,7 +213,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             paths=paths,
         ),
         order=order,
-        loader=_build_loader(reader, config, derived, device),
+        loader=_build_loader(reader, config, derived, device, len(train_source)),
         network=network,
         world=world,
         bad=reader.bad,
@@ -226,19 +227,19 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     return job
 
 
-def _convert_layers(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
-    """Apply machine.activation_checkpointing and machine.convolution."""
+def _recompute(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
+    """Apply machine.activation_checkpointing."""
     if machine.activation_checkpointing:  # keep less, and nothing that was freed, which was as much again
         recompute_activations(model)
         device.return_freed_memory()
-    if machine.convolution != "torch":
-        use_kernels(machine.convolution, model, device)
     return model
 
 
-def _build_loader(reader: CountingReader, config: Config, derived: Derived, device: Device) -> Loader:
+def _build_loader(reader: CountingReader, config: Config, derived: Derived, device: Device, samples: int) -> Loader:
     machine, batch = config.machine, derived.process_batch
-    return Loader(reader, batch=batch, workers=machine.workers, prefetch=machine.prefetch, device=device)
+    return Loader(
+        reader, batch=batch, workers=machine.workers, prefetch=machine.prefetch, device=device, samples=samples
+    )
 
 
 def _known_data(train: Source, val: Source | None, loading: Loading, device: Device) -> KnownData:
@@ -260,7 +261,7 @@ def _check_memory(config: Config, derived: Derived, device: Device, world: World
     else:
         free = FreeMemory(bytes=own, where=f"on the device, {device.name}")
         if memory := device.memory():
-            held = memory.allocated_bytes
+            held = memory.reserved_bytes or memory.allocated_bytes  # its freed blocks are free for it, and no other
     warning = check_memory(config, derived, free, held, known)
     return (warning,) if warning else ()
 
@@ -309,9 +310,10 @@ def _build_reader(config: Config, derived: Derived, task: Task, source: Source) 
     # Cached images have their full size: with scaled decoding they would differ from those of the first epoch.
     cached_source, cache = cache_in_memory(source, 0 if data.scaled_decode else machine.cache_share, derived.world)
     reader = task.train_reader(source, cached_source, machine)
+    backend = getattr(reader, "decoder", machine.backend)  # what auto was; other loaders have no choice
     return reader, Loading(
-        **vars(cache if machine.backend == "native" else CacheDecision(cache="off")),
-        backend=machine.backend,
+        **vars(cache if backend == "native" else CacheDecision(cache="off")),
+        backend=backend,
         source=type(source).__name__,
         resize=reader.resize,
         scaled_decode=data.scaled_decode,

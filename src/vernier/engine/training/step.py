@@ -89,8 +89,8 @@ class TrainStep:
         self.reduction.begin_step()
         self.guard.begin_step(step + 1)
         for micro in range(self.derived.accumulation):
-            # The loader may overwrite the buffer of an earlier batch only after the device has copied it.
-            self.device.uploads_done()
+            if micro:  # on a lazy device each micro-batch is a program: all together would hold their activations
+                self.device.end_step()
             with self.phase("data"):
                 batch = next(batches)
             # Once per micro-batch in every process: the heartbeat names the rank that entered fewest.
@@ -105,7 +105,6 @@ class TrainStep:
                 with self.phase("backward"):
                     self.scaler.backward(loss)
                     self.reduction.backward_done()
-            self.device.mark_step()
             # Summed on the device: reading the loss here would wait for the step.
             total_loss += loss.detach()
         self.guard.gradients_done()
@@ -147,12 +146,16 @@ class TrainStep:
         self.guard.before_update(step + 1)
         # Set in every step from its number, so that a resumed run needs no state of a scheduler.
         set_lr(self.optimizer, self.lr_factor * learning_rate(step, self.config.recipe.schedule, self.derived))
-        self.scaler.step(self.optimizer)
+        if self.scaler.enabled:
+            self.scaler.step(self.optimizer)
+        else:
+            self.device.optimizer_step(self.optimizer)
         self.optimizer.zero_grad(set_to_none=True)
-        self.device.mark_step()
         if self.average is not None:
             self.average.update(step + 1)
         self.guard.after_update(step + 1)
+        # Once, after all that belongs to the step: on a lazy device the whole step is one program.
+        self.device.end_step()
 
     def _clip(self) -> torch.Tensor | None:
         """Clip the gradients where the recipe does; a norm of all of them, on the device."""
@@ -184,6 +187,7 @@ class TrainStep:
     def _loss(self, at: MicroStep, batch: Batch, *, again: bool = False) -> torch.Tensor:
         with self.phase("copy"):
             images = self._normalize(self.device.upload(batch.images, self._torch_device))
+            batch.copied()
             targets = batch.targets.to(self._torch_device, non_blocking=True)
         with self.phase("forward"):
             result = self.task.loss(self._forward, images, targets, at, count_correct=self.correct.enabled)

@@ -65,13 +65,13 @@ class EpochTotals:
         """The epoch that ends at `step`; the next one begins."""
         windows, self._windows = self._windows, []
         seconds, samples = sum(sum(w.step_s) for w in windows), sum(w.samples for w in windows)
-        rate = Window(samples=samples, wall_s=seconds).samples_per_s if seconds > 0 else None
+        steady = Window.total(Window.of_step(w) for w in windows if not w.compilations)
         return EpochEvent(
             step=step,
             epoch=epoch,
             samples=samples,
             seconds=seconds,
-            images_per_s_total=rate,
+            images_per_s_total=steady.samples_per_s or None,
             loss=_mean([(w.loss, len(w.step_s)) for w in windows]),
             top1=_mean([(w.top1, w.samples) for w in windows]),
             top5=_mean([(w.top5, w.samples) for w in windows]),

@@ -35,7 +35,7 @@ def exact_reduction(
     """The reduction of machine.reduction = exact. Collective. Raises ConfigError for processes that are not alike."""
     refuse_unequal_processes(world, device, threads)
     convert_convolutions(network)
-    return ExactReduction(network, world, derived, config.machine.bucket_mb, device)
+    return ExactReduction(network, world, derived, config.machine.bucket_mb or device.bucket_mb, device)
 
 
 def refuse_unequal_processes(world: World, device: Device, threads: int) -> None:

@@ -1,5 +1,6 @@
 """Audits and certificates of runs. What is replayed and compared is up to `lab.audit`."""
 
+import contextlib
 from pathlib import Path
 
 from vernier.api.functions import function
@@ -27,15 +28,9 @@ from vernier.wording import plural
 def audit_run(request: Audit, session: Session) -> AuditResult:
     """Replay a run. Raises ConfigError for one without fingerprints, or with sums that cannot be repeated."""
     load_torch(quiet=session.quiet)
-    with unchanged_torch():
-        return _replayed(request, session)
-
-
-def _replayed(request: Audit, session: Session) -> AuditResult:
     from vernier.lab.audit import replay
 
-    plan = replay.Audit(RunDir.open(Path(request.run)), request.device)
-    try:
+    with unchanged_torch(), contextlib.closing(replay.Audit(RunDir.open(Path(request.run)), request.device)) as plan:
         steps = StepRange.parse(request.steps, "steps") if request.steps else None
         chosen = plan.containing(steps) if steps else plan.choose(None if request.full else request.sample)
         count = sum(each.stop - each.start for each in chosen)
@@ -46,8 +41,6 @@ def _replayed(request: Audit, session: Session) -> AuditResult:
         session.warn(*(f"warning: {doubt}: a difference would not prove a fault" for doubt in plan.doubts))
         with session.bar("audit") as show:
             return plan.replay(chosen, show, request.procs)
-    finally:
-        plan.close()
 
 
 def certify_run(request: Certify, _: Session) -> Path:

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +35,12 @@ from vernier.config import (
 from vernier.data.sources.opening import check_source
 from vernier.devices import likely_kind, resolve
 from vernier.engine.inference.engines import find_engine
-from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
+from vernier.engine.processes.launch import LocalRun
+from vernier.errors import EXIT_DONE, EXIT_USAGE, ConfigError, RunFailed, did_you_mean
 from vernier.lab.bench.configurations import INT8, at_final_size, default_batch
 from vernier.lab.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION
-from vernier.lab.bench.session import Outcome, run_bench
-from vernier.lab.bench.table import LABEL_COLUMNS, format_rate, markdown, tables
+from vernier.lab.bench.session import DEFAULT_REPEATS, MOST_REPEATS, Outcome, run_bench
+from vernier.lab.bench.table import format_rate, markdown, whole_table
 from vernier.lab.logs.exports import check_exports, write_exports
 from vernier.lab.records.bench import (
     BenchRequest,
@@ -51,10 +52,12 @@ from vernier.lab.records.bench import (
     decode_request,
     read_bench,
 )
+from vernier.lab.records.links import LinkResult
 from vernier.lab.report.progress import BenchDisplay
 from vernier.lab.requests.benchmarks import (
     BenchArm,
     BenchInfer,
+    BenchLink,
     Benchmarked,
     BenchScaling,
     BenchTrain,
@@ -64,12 +67,12 @@ from vernier.lab.requests.benchmarks import (
 from vernier.models import is_detector
 from vernier.models import names as model_names
 from vernier.quantities import fraction, parse_duration
-from vernier.records.codec import DamagedRecord, encode
+from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.statistics import Estimate
 from vernier.references import command, given, use
 from vernier.requests.values import StrPath
 from vernier.signals import end_with_parent
-from vernier.store import RunDir, read_json
+from vernier.store import RunDir, parse_json, read_json, write_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -95,7 +98,8 @@ def build_request(request: Benchmarked) -> BenchRequest:
         layouts=layouts,
         weights_of=None if trained is None else str(trained),
         plan=_plan(request),
-        repeats=request.repeats,
+        repeats=request.repeats or DEFAULT_REPEATS,
+        most_repeats=None if request.repeats else MOST_REPEATS,
         seed=request.seed,
         notes=tuple(notes) or None,
     )
@@ -213,8 +217,6 @@ def _with_engines(measured: BenchRequest, request: BenchInfer, config: Config) -
         engines=request.engine or None,
         precisions=(*precisions, INT8) if int8 else measured.precisions,
         scenarios=request.scenarios,
-        loads=tuple(fraction(load) for load in request.loads),
-        rate_per_s=request.arrival_rate,
     )
 
 
@@ -261,6 +263,21 @@ def measure(request: Benchmarked, session: Session) -> "Outcome":
     if not outcome.stopped:
         session.say(*(f"written    {path}" for path in write_exports(outcome.run.path, exports)))
     return outcome
+
+
+def measure_link(request: BenchLink, session: Session) -> "LinkResult | LocalRun | None":
+    """Measure the links between the processes of this run, or how local ones ended that did; None in all processes but
+    the first. Raises ConfigError."""
+    config, to_start = count_processes(change(Config(), request, "train").config)
+    if to_start:
+        return run_in_processes(request, session, to_start)
+    with joined(config, quiet=session.quiet) as world:
+        from vernier.lab.measured.links import measure_links
+
+        result = measure_links(world, resolve(config.machine.device), request.sizes_kib, request.repeats)
+        if world.first and request.out is not None:
+            write_json(Path(request.out), encode(result))
+        return result if world.first else None
 
 
 def measure_here(request: BenchArm, session: Session) -> int:
@@ -320,16 +337,13 @@ class Benchmark:
     def rates(self) -> dict[str, Estimate]:
         """Images per second by configuration, such as `batch=32`: value and 95 % interval (`low`, `high`).
 
-        Of configurations that failed, and of the server scenario, there is none.
+        Of configurations that failed there is none.
         """
         return {row.configuration: row.images_per_s_total for row in self.rows if isinstance(row, StepRow)}
 
     def table(self) -> list[dict[str, str]]:
         """The rows as people read them: one mapping of column to text per configuration."""
-        merged: dict[tuple[str | None, ...], dict[str, str]] = {}
-        for row in chain.from_iterable(tables(self.rows)):  # scaling has two tables of the same configurations
-            merged.setdefault(tuple(row.get(label) for label in LABEL_COLUMNS), {}).update(row)
-        return list(merged.values())
+        return whole_table(self.rows)
 
     def to_pandas(self) -> "DataFrame":
         """`table()` as a table of pandas. Raises ConfigError without pandas."""
@@ -358,6 +372,17 @@ def _bench(request: Benchmarked, session: Session) -> Benchmark:
     return Benchmark(path)
 
 
+def _bench_link(request: BenchLink, session: Session) -> LinkResult:
+    result = measure_link(request, session)
+    if isinstance(result, LocalRun):
+        if result.code != EXIT_DONE:
+            raise (ConfigError if result.code == EXIT_USAGE else RunFailed)(result.reason)
+        return decode(LinkResult, parse_json(result.output))
+    assert result is not None  # Python is the first process
+    return result
+
+
+bench_link = function(BenchLink, _bench_link, "bench_link")
 bench_train = function(BenchTrain, _bench, "bench_train")
 bench_infer = function(BenchInfer, _bench, "bench_infer")
 bench_scaling = function(BenchScaling, _bench, "bench_scaling")
@@ -366,7 +391,7 @@ bench_scaling = function(BenchScaling, _bench, "bench_scaling")
 def bench(recipe: StrPath | None = None, kind: str = "train", **options: Any) -> Benchmark:
     """The old name of `bench_train`, `bench_infer` and `bench_scaling`; it stops working in 0.5."""
     kinds = {"train": bench_train, "infer": bench_infer, "scaling": bench_scaling}
-    new_names = {"precision_target": "target_width", "rate": "arrival_rate"}
+    new_names = {"precision_target": "target_width"}
     renamed = {new_names.get(name, name): value for name, value in options.items()}
     result: Benchmark = called_by_old_name("bench", kinds, kind, recipe, renamed)
     return result

@@ -18,7 +18,7 @@ from vernier.api.session import Session
 from vernier.api.starting import limit_spinning, load_torch, machine_file, unchanged_torch
 from vernier.api.training import Ended, Training, as_run, train_here, unchanged_session
 from vernier.api.wording import python_errors
-from vernier.config import MACHINE_FILE, Changed, Config, apply_changes, check_config, config_warnings
+from vernier.config import MACHINE_FILE, Changed, Config, apply_changes, check_config, config_warnings, names_code
 from vernier.data.downloads import is_cached, is_pretrained
 from vernier.data.loading.bad_images import parse_limit
 from vernier.data.sources.opening import recognise_folder
@@ -31,6 +31,7 @@ from vernier.lab.finetuning.picking import MachineFacts, Plan, StartingWeights, 
 from vernier.lab.finetuning.survey import Survey, recommend_balancing, survey
 from vernier.lab.requests.finetuning import Finetune
 from vernier.models import is_detector
+from vernier.models.catalogue import is_outside
 from vernier.quantities import parse_duration, rough_duration
 from vernier.records.codec import encode
 from vernier.records.run import EvalResult, FinetuningRecord
@@ -127,20 +128,34 @@ def _plan(request: Finetune, given: Changed, photographs: "Survey", epochs: floa
     """What to train, chosen from the folder and the machine."""
     minutes = parse_duration(request.time) / 60
     machine = MachineFacts.here(resolve(given.config.machine.device).name)
-    start = (
-        default_weights(photographs, machine, given, minutes)
-        if request.weights is None
-        else _starting_weights(request.weights)
-    )
+    if request.weights is None and not is_outside(request.model or ""):
+        start: StartingWeights | None = default_weights(photographs, machine, given, minutes)
+    else:
+        start = _starting_weights(request)
     return pick(photographs, machine, start, given, minutes=minutes, epochs=epochs)
 
 
-def _starting_weights(weights: str) -> "StartingWeights | None":
+def _weights_of(model: str) -> str:
+    """The weights that a library publishes by the name of its model. Raises ConfigError for a user's own model."""
+    if names_code(model):
+        raise ConfigError(
+            f"{given('model', model)} has no published weights. Use {use('weights', slot='FILE')}, or "
+            f"{use('weights', _NO_WEIGHTS)}, which trains from scratch."
+        )
+    name = model.partition("(")[0]
+    return f"{name}.DEFAULT" if is_pretrained(name) and "." not in name else name
+
+
+def _starting_weights(request: Finetune) -> "StartingWeights | None":
     from vernier.lab.finetuning.recognizing import recognise_network
 
+    model, weights = request.model or "", request.weights or _weights_of(request.model or "")
     if weights == _NO_WEIGHTS:
         return None
-    return StartingWeights(text=weights, network=recognise_network(weights), settings=_settings_of_file(weights))
+    # The layers of an outside model can have any names: whose weights they are is not found out from the file.
+    network = model if is_outside(model) else recognise_network(weights)
+    why = "as given" if request.weights else "published for this model"
+    return StartingWeights(text=weights, network=network, why=why, settings=_settings_of_file(weights))
 
 
 def _settings_of_file(weights: str) -> dict[str, object]:
@@ -242,7 +257,8 @@ def explain_finetuning(request: Finetune, session: Session) -> FinetuningExplana
     plan, training = _finetuning_of(request, session)
     model = training.config.recipe.model
     weights = model.weights or model.backbone_weights
-    if is_pretrained(weights) and not is_cached(weights):
+    # A library such as timm has a cache of its own, which cannot be looked into.
+    if is_outside(weights) if not is_pretrained(weights) else not is_cached(weights):
         return FinetuningExplanation(plan=plan, time=_estimated(plan), warnings=training.warnings)
     plan, training, time = _in_time(request, session, plan, training)
     return FinetuningExplanation(plan=plan, time=time, warnings=training.warnings)

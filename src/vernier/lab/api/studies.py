@@ -33,7 +33,7 @@ from vernier.lab.study.baseline import check, learn, read_baseline, write_baseli
 from vernier.lab.study.design import DesignAnswer, FleetSettings, answer, spreads_of
 from vernier.lab.study.files import StudyDir, merge
 from vernier.lab.study.records import Baseline, CheckResult, DeviceVerdict, StudyAnalysis
-from vernier.lab.study.votes import Ballot, Electorate, vote
+from vernier.lab.study.votes import vote
 from vernier.quantities import fraction, parse_duration
 from vernier.references import given, use
 from vernier.requests.wording import PROGRAM, command_line
@@ -112,14 +112,11 @@ def _training_config(request: StudyRun) -> "ConfigTree | None":
         "global_batch": request.batch,
         "eval.every_epochs": 0.0,
         **({} if request.workload == "shapes" else {"data.source": "static"}),
-        **(_exact_settings(request) if request.workload == EXACT else {}),
     }
+    if request.workload == EXACT:
+        # A fingerprint after every part of a repeat tells when a device went wrong.
+        settings |= {"machine.deterministic": True, "audit.every_steps": -(-request.iterations // _FINGERPRINTS)}
     return to_dict(recipes.change(recipes.load(_TRAINED[request.workload]), settings, ()).config)
-
-
-def _exact_settings(request: StudyRun) -> dict[str, object]:
-    """A fingerprint after every part of a repeat tells when a device went wrong."""
-    return {"machine.deterministic": True, "audit.every_steps": -(-request.iterations // _FINGERPRINTS)}
 
 
 def _describe_interruption(request: StudyRun, path: Path) -> str:
@@ -199,23 +196,10 @@ def analyze_study(request: StudyAnalyze, session: Session) -> Study:
     matter = fraction(request.matter)
     analysis = analyze(_read(request), matter)
     # Notes name options, which are called differently on the command line and in Python.
-    analysis = replace(
-        analysis, notes=tuple(map(session.word, analysis.notes)), corruption=_votes(_paths(request.sources)) or None
-    )
-    return Study(analysis, _paths(request.sources), _column_options(request), matter)
-
-
-def _votes(paths: Sequence[Path]) -> tuple[Electorate, ...]:
-    """What the devices of studies with the workload `exact` computed."""
-    ballots = list[Ballot]()
-    for study in (StudyDir(path) for path in paths if StudyDir.is_study(path)):
-        models = {device.id: device.name for device in study.meta().devices}
-        ballots += [
-            Ballot(device=r.device, model=models.get(r.device, ""), hours=sum(r.seconds) / 3600, result=r.exact)
-            for r in study.repeats()
-            if r.exact is not None
-        ]
-    return vote(ballots)
+    paths = _paths(request.sources)
+    votes = vote(ballot for path in paths if StudyDir.is_study(path) for ballot in StudyDir(path).ballots())
+    analysis = replace(analysis, notes=tuple(map(session.word, analysis.notes)), corruption=votes or None)
+    return Study(analysis, paths, _column_options(request), matter)
 
 
 def learn_baseline(request: StudyBaseline, _: Session) -> Baseline:

@@ -10,7 +10,7 @@ every sum of rows and of columns as it was, which takes four changed words at th
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -20,8 +20,10 @@ import torch
 from torch import nn
 
 from vernier.devices import Device
+from vernier.engine.training.checkpoints.contents import TensorFiles
 from vernier.records.events import FingerprintEvent
 
+KINDS = ("gradients", "weights", "statistics", "optimizer")
 COLUMNS = 4096
 """Words per row. A tensor with fewer, such as a bias, is copied to the host as it is."""
 _MOST_ON_DEVICE, _MOST_ON_HOST = 32, 1024
@@ -146,16 +148,37 @@ class Fingerprints:
         """After the update of a step, if it is one of those or `always`, unless fingerprints are switched off."""
         begun = bool(self._taken) and self._taken[-1].step == step
         if (begun or (always and self._every > 0)) and self._latest != step:
-            self._latest, model, states = step, self._model, self._optimizer.state
-            saved = model.state_dict().keys()  # buffers that are not saved, such as default boxes, are not learned
-            # In the order of the model: that of an optimizer's state is another one after a resume.
-            of_optimizer = (states[p][key] for p in model.parameters() if p in states for key in sorted(states[p]))
-            kinds = {
-                "weights": model.parameters(),
-                "statistics": (buffer for name, buffer in model.named_buffers() if name in saved),
-                "optimizer": (value for value in of_optimizer if isinstance(value, torch.Tensor)),
-            }
-            self._take(step, kinds)
+            self._latest = step
+            self._take(step, {kind: named.values() for kind, named in self._state().items()})
+
+    def of_copy(self, step: int, files: TensorFiles) -> FingerprintEvent:
+        """What `take_state` takes, but of the copy of it that a checkpoint gets."""
+        copies, on = files["model.safetensors"] | files["optimizer.safetensors"], self._torch_device
+        values = {
+            kind: [fingerprint(copies[name]) for name, tensor in named.items() if tensor.device == on]
+            for kind, named in self._state().items()
+        }
+        return _event(step, 0.0, values)
+
+    def _state(self) -> dict[str, dict[str, torch.Tensor]]:
+        """What is learned, by kind, with its names in checkpoints."""
+        model, states = self._model, self._optimizer.state
+        saved = model.state_dict().keys()  # buffers that are not saved, such as default boxes, are not learned
+        # In the order of the model: that of an optimizer's state is another one after a resume.
+        of_optimizer = {
+            f"{name}/{key}": value
+            for name, p in model.named_parameters()
+            for key, value in sorted(states.get(p, {}).items())
+        }
+        return {
+            "weights": dict(model.named_parameters()),
+            "statistics": {name: buffer for name, buffer in model.named_buffers() if name in saved},
+            "optimizer": {name: value for name, value in of_optimizer.items() if isinstance(value, torch.Tensor)},
+        }
+
+    @property
+    def _torch_device(self) -> torch.device:
+        return next(self._model.parameters()).device
 
     def _take(self, step: int, kinds: Mapping[str, Iterable[torch.Tensor]]) -> None:
         if not self._taken or self._taken[-1].step != step:
@@ -164,8 +187,7 @@ class Fingerprints:
                 self._device.synchronize()
                 self._read_early = self.pop()[-_MOST_ON_HOST:]
             self._taken.append(_Taken(step))
-        taken, began = self._taken[-1], self._device.record_event()
-        on = next(self._model.parameters()).device
+        taken, began, on = self._taken[-1], self._device.record_event(), self._torch_device
         for kind, tensors in kinds.items():
             # Step counters of optimizers are on the host, and not of the device's work.
             taken.kinds[kind] = SumsOf()
@@ -185,18 +207,31 @@ class Fingerprints:
 
     def _read(self, taken: _Taken) -> FingerprintEvent:
         values = {kind: sums.values() for kind, sums in taken.kinds.items()}
-        return FingerprintEvent(
-            step=taken.step,
-            seconds=sum(self._device.elapsed_s(*span) for span in taken.spans),
-            shards=tuple(f"{combine(sums.values()):016x}" for _, sums in sorted(taken.shards.items())) or None,
-            tensors=_pack([*values.get("gradients", ()), *values["weights"]]),
-            **{kind: f"{combine(each):016x}" for kind, each in values.items()},
-        )
+        shards = tuple(f"{combine(sums.values()):016x}" for _, sums in sorted(taken.shards.items())) or None
+        seconds = sum(self._device.elapsed_s(*span) for span in taken.spans)
+        return replace(_event(taken.step, seconds, values), shards=shards)
+
+
+def _event(step: int, seconds: float, values: Mapping[str, list[int]]) -> FingerprintEvent:
+    """The event of fingerprints by kind."""
+    return FingerprintEvent(
+        step=step,
+        seconds=seconds,
+        shards=None,
+        tensors=_pack([*values.get("gradients", ()), *values["weights"]]),
+        **{kind: f"{combine(each):016x}" for kind, each in values.items()},
+    )
 
 
 def _pack(values: list[int]) -> str:
     """The lower 32 bits of each value as base64: enough to tell which tensor of two runs differs."""
     return base64.b64encode(np.array(values, dtype=np.uint64).astype("<u4").tobytes()).decode()
+
+
+def differing_kinds(one: FingerprintEvent, other: FingerprintEvent) -> tuple[str, ...]:
+    """The kinds that both have, and that differ. A fingerprint before a checkpoint has no gradients."""
+    values = ((kind, getattr(one, kind), getattr(other, kind)) for kind in KINDS)
+    return tuple(kind for kind, was, now in values if was != now and None not in (was, now))
 
 
 def differing_tensors(model: nn.Module, one: FingerprintEvent, other: FingerprintEvent) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from itertools import chain
 
 from vernier.data.loading.loader import Loader
 from vernier.engine.observe import Observers
+from vernier.engine.training.checkpoints.contents import TensorFiles
 from vernier.engine.training.divergence import Diverged
 from vernier.engine.training.guard import Guard, Watch
 from vernier.engine.training.setup import Job
@@ -18,7 +19,7 @@ from vernier.records.events import DivergenceEvent, FingerprintEvent
 from vernier.references import use
 from vernier.tasks.base import MicroStep
 
-from .fingerprints import Fingerprints, SumsOf, differing_tensors
+from .fingerprints import Fingerprints, SumsOf, differing_kinds, differing_tensors
 from .spot_checks import Mismatch, SpotChecks, odd_ranks, probability_found
 
 _SHOWN_RATE, _SHOWN_STEPS, _SHOWN_TENSORS = 0.01, 1000, 3
@@ -32,6 +33,8 @@ class AuditGuard(Guard):
         self.fingerprints = Fingerprints(job.model, job.optimizer, job.device, job.config.audit.every_steps)
         self._spot_checks = SpotChecks(job.config, job.derived, job.world)
         self._mismatch: Mismatch | None = None
+        self._recorded: FingerprintEvent | None = None
+        self._saving = Observers()
         self._warned = False
         if fraction := job.config.audit.spot_check:
             chance = probability_found(_SHOWN_RATE, fraction, _SHOWN_STEPS * job.derived.accumulation)
@@ -72,9 +75,11 @@ class AuditGuard(Guard):
     def step_done(self, observers: Observers) -> None:
         mismatch, self._mismatch = self._mismatch, None
         if mismatch is not None:
-            self._react(observers, self._step, f"gradients of virtual shard {mismatch.shard}", mismatch.odd)
+            kind = f"gradients of virtual shard {mismatch.shard}"
+            self._react(observers, self._error(self._step, kind, mismatch.odd))
 
     def before_checkpoint(self, step: int, observers: Observers) -> None:
+        self._saving = observers
         self.fingerprints.take_state(step, always=True)
         self.report(observers)
 
@@ -88,43 +93,60 @@ class AuditGuard(Guard):
             if world.size > 1 and not self._warned:
                 self._compare(observers, event)
             observers.emit(event)
+            self._recorded = event
+
+    def check_copy(self, files: TensorFiles) -> None:
+        if (recorded := self._recorded) is None:  # fingerprints are switched off
+            return
+        copied = self.fingerprints.of_copy(recorded.step, files)
+        if kinds := [kind for kind in differing_kinds(recorded, copied) if kind in self._kinds]:
+            names = differing_tensors(self._job.model, recorded, copied)
+            self._react(self._saving, self._error(recorded.step, _describe(kinds[0], names), [0], copied=True))
 
     def forget(self) -> None:
         self._mismatch = None
         self.fingerprints.clear()
 
+    @property
+    def _kinds(self) -> Sequence[str]:
+        """What all processes hold equal, and what a checkpoint has as it was after the step."""
+        # Without exact reduction each process has the batch-norm statistics of its own images, until they are averaged
+        # for a checkpoint, which is after their fingerprint.
+        same = self._job.world.size == 1 or self._job.derived.virtual_shards is not None
+        return ("gradients", "weights", "optimizer", *(("statistics",) if same else ()))
+
     def _compare(self, observers: Observers, taken: FingerprintEvent) -> None:
         """React if what processes must hold equal differs. Collective; all of them find the same."""
-        # Statistics of batch norms are those of each process's images, but with exact reduction.
-        exact = self._job.derived.virtual_shards is not None
-        kinds = ("gradients", "weights", "optimizer", *(("statistics",) if exact else ()))
         by_rank = self._job.world.share(taken)
-        for kind in kinds:
+        for kind in self._kinds:
             values = [getattr(each, kind) for each in by_rank]
             if len(set(values)) > 1:
                 odd = odd_ranks(list(enumerate(values)))
                 right = next((each for rank, each in enumerate(by_rank) if rank not in odd), by_rank[-1])
-                names = ", ".join(differing_tensors(self._job.model, by_rank[odd[0]], right)[:_SHOWN_TENSORS])
-                return self._react(observers, taken.step, f"{kind} ({names})" if names else kind, odd)
+                names = differing_tensors(self._job.model, by_rank[odd[0]], right)
+                return self._react(observers, self._error(taken.step, _describe(kind, names), odd))
         return None
 
-    def _react(self, observers: Observers, step: int, kind: str, odd: Sequence[int]) -> None:
-        """Raise Diverged, or warn, as `audit.on_corruption` has it. Collective."""
-        error, policy = self._error(step, kind, odd), self._job.config.audit.on_corruption
-        if policy != "warn":
+    def _react(self, observers: Observers, error: Diverged) -> None:
+        """Raise Diverged, or warn, as `audit.on_corruption` has it."""
+        if self._job.config.audit.on_corruption != "warn":
             raise error
         self._warned = True
         observers.emit(error.event)
-        observers.warn(step, f"{error.message} Training continues, as audit.on_corruption = warn")
+        observers.warn(error.event.step, f"{error.message} Training continues, as audit.on_corruption = warn")
 
-    def _error(self, step: int, kind: str, odd: Sequence[int]) -> Diverged:
+    def _error(self, step: int, kind: str, odd: Sequence[int], *, copied: bool = False) -> Diverged:
+        """What is wrong, and who is to blame. Collective, unless this process `copied` it wrong."""
         job = self._job
         topology, own = job.world.topology, job.device.own_device(job.world.topology.local_rank)
-        where = job.world.share(f"{topology.describe()} ({own.name}{f', {own.uuid}' if own.uuid else ''})")
-        lr = job.step.lr_factor * learning_rate(step - 1, job.config.recipe.schedule, job.derived)
+        here = f"{topology.describe()} ({own.name}{f', {own.uuid}' if own.uuid else ''})"
+        where = [here] if copied else job.world.share(here)
+        lr = job.step.lr_factor * learning_rate(max(0, step - 1), job.config.recipe.schedule, job.derived)
         event = DivergenceEvent(step=step, quantity=f"fingerprint of {kind}", value="differs", lr=lr, ranks=tuple(odd))
         who = " and ".join(where[rank] for rank in odd)
-        if job.world.size == 1:
+        if copied:
+            message = f"{who} copied {kind} wrong: what was to be saved at step {step} is not what training had"
+        elif job.world.size == 1:
             message = f"{who} computed {kind} at step {step} twice, with different results"
         elif len(odd) == 1:
             message = f"{who} computed wrong: its {kind} at step {step} are not those of the other processes"
@@ -137,3 +159,8 @@ class AuditGuard(Guard):
                 f"{use('audit.on_corruption', 'rollback')} goes back by itself"
             )
         return Diverged(f"{message[0].upper()}{message[1:]}.", event, advice, final=policy == "stop")
+
+
+def _describe(kind: str, names: Sequence[str]) -> str:
+    """What differs, with the first tensors."""
+    return f"{kind} ({', '.join(names[:_SHOWN_TENSORS])})" if names else kind

@@ -5,9 +5,10 @@ make the later ones differ. The job that computes is that of training.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,11 +27,9 @@ from vernier.references import given, use
 from vernier.store import RunDir
 from vernier.wording import plural
 
-from .fingerprints import differing_tensors
+from .fingerprints import differing_kinds, differing_tensors
 from .guard import AuditGuard
 from .records import AuditResult, Difference, Interval
-
-KINDS = ("gradients", "weights", "statistics", "optimizer")
 
 
 class Audit:
@@ -143,8 +142,7 @@ class Audit:
         results, total = list[Interval](), sum(each.stop - each.start for each in chosen)
         with ProcessPoolExecutor(procs, mp_context=get_context("spawn")) as pool:
             if procs > 1:
-                tasks = [pool.submit(_replay_alone, self.run.path, self._device, each) for each in chosen]
-                parts: Iterator[Interval] = (task.result() for task in as_completed(tasks))
+                parts = pool.map(partial(_replay_alone, self.run.path, self._device), chosen)
             else:
                 parts = map(self.replay_one, chosen)
             for part in parts:
@@ -154,7 +152,7 @@ class Audit:
         return AuditResult(
             run=str(self.run.path),
             verdict="agrees" if not differs else "cannot tell" if self.doubts else "differs",
-            intervals=tuple(sorted(results, key=lambda each: each.start)),
+            intervals=tuple(results),
             of_intervals=len(self.intervals),
             missed=1 - len(intervals) / len(self.intervals),
             damaged=tuple(sorted(damaged)),
@@ -167,7 +165,8 @@ class Audit:
         if recorded is None:
             return True
         self._job.restore(self._checkpoints[step])
-        return not _differing(recorded, self._taken_now(step))
+        self._fingerprints.clear()  # an interval that was replayed before may end at this step
+        return not differing_kinds(recorded, self._taken_now(step))
 
     def _taken_now(self, step: int) -> FingerprintEvent:
         self._fingerprints.take_state(step, always=True)
@@ -209,7 +208,7 @@ class Audit:
     def _compare(
         self, job: Job, recorded: FingerprintEvent, again: FingerprintEvent, after: int, first_loss: int | None
     ) -> Difference | None:
-        kinds = _differing(recorded, again)
+        kinds = differing_kinds(recorded, again)
         if not kinds:
             return None
         was, now = recorded.shards or (), again.shards or ()
@@ -219,8 +218,9 @@ class Audit:
         processes = self._processes_at(recorded.step)
         owners = {shard * len(processes) // max(1, len(now)) for shard in shards} if processes else set[int]()
         return Difference(
-            step=first_loss or recorded.step,
-            after=after,
+            step=(not shards and first_loss) or recorded.step,
+            # If some shards are right, so were the weights before this step.
+            after=recorded.step - 1 if shards else after,
             kinds=kinds,
             tensors=differing_tensors(job.model, recorded, again),
             shards=shards,
@@ -258,9 +258,3 @@ def _replay_alone(path: Path, device: str | None, interval: Interval) -> Interva
         return audit.replay_one(interval)
     finally:
         audit.close()
-
-
-def _differing(recorded: FingerprintEvent, again: FingerprintEvent) -> tuple[str, ...]:
-    """The kinds that both have, and that differ. A fingerprint before a checkpoint has no gradients."""
-    pairs = {kind: (getattr(recorded, kind), getattr(again, kind)) for kind in KINDS}
-    return tuple(kind for kind, (was, now) in pairs.items() if was != now and None not in (was, now))

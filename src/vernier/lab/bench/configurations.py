@@ -69,13 +69,11 @@ def configurations_of(request: BenchRequest) -> list[Configuration]:
             procs=layout.procs,
             threads=layout.threads,
             exchange="none" if layout.apart else None,
-            load=load,
         )
         for batch, precision, mode, engine, layout, scenario in product(
             request.batches or (batch_per_device,), precisions, modes, engines, layouts, scenarios
         )
         if (engine, precision) != ("torch", INT8)  # PyTorch has none, and is measured beside those that have
-        for load in (request.loads if scenario == "server" and request.rate_per_s is None else (None,))
     ]
     return [
         Configuration(name=name, labels=own, request=_request_of(request, config, own))
@@ -118,7 +116,5 @@ def _request_of(request: BenchRequest, config: Config, labels: ConfigurationLabe
         seed=request.seed,
         apart=labels.exchange is not None,
         scenario=labels.scenario,
-        load_share=labels.load,
-        rate_per_s=request.rate_per_s,
         memory_limit_bytes=request.memory_limit_bytes or memory_limit(config.machine.device),
     )

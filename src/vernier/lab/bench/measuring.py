@@ -7,7 +7,7 @@ steady and how long to measure, and computes figures from the samples. `configur
 import math
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol
@@ -15,13 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from vernier.clock import now_s
-from vernier.lab.records.bench import Arithmetic, Figures, MatmulSpeed, Plan, Samples, WarmUp, WarmUpSamples
+from vernier.devices import Device
+from vernier.lab.records.bench import Figures, Plan, Samples, WarmUp, WarmUpSamples
 from vernier.measure.estimates import mean_interval, rate_estimate, summarize
 from vernier.measure.throughput import LOADER_BOUND_SHARE, Window
 from vernier.records.profile import PhaseTimes
+from vernier.records.run import Compilation
 from vernier.records.statistics import Estimate
 
-from .progress import MEASURING, PHASES, PROBE, WARM_UP, PhaseWatch
+from .progress import MEASURING, PHASES, WARM_UP, PhaseWatch
 
 METHOD = "vernier-bench-2"
 """2: warm-up is bounded, growing images are measured at their last size, matrix products before and after."""
@@ -30,7 +32,7 @@ PRECISION = 0.01
 FEWEST_STEPS = 30  # `mean_interval` takes fewer for independent (FEWEST_SAMPLES)
 CHECK_GROWTH = 1.5  # each check computes the interval of all steps so far, so the distances between checks grow
 EXTRA_SHARE, EXTRA_LEAST_S = 0.9, 10.0
-"""Start-up, warm-up, probes and phases of a process take at most this share of its longest measuring time, but may take
+"""Start-up, warm-up and phases of a process take at most this share of its longest measuring time, but may take
 so many seconds in any case: start-up alone takes half of them."""
 _CLOCK_CHECK_S = 0.25
 """How often the elapsed time is compared with the limit; in between nothing but steps happens."""
@@ -55,18 +57,13 @@ def measure(
     load: Load,
     plan: Plan,
     watch: PhaseWatch | None = None,
-    probe: Callable[[], None] = lambda: None,
 ) -> Samples:
-    """Warm up, measure, then split some further steps by phase. `probe` runs right before and right after measuring."""
+    """Warm up, measure, then split some further steps by phase."""
     watch = watch or PhaseWatch()
     watch.enter(WARM_UP)
     warmup = warm_up(load, plan, watch)
-    watch.enter(PROBE)
-    probe()
     watch.enter(MEASURING)
     samples = _measure_steps(load, plan, warmup, watch)
-    watch.enter(PROBE)
-    probe()
     watch.enter(PHASES)
     # Last, and on further steps: a synchronization after every phase makes steps slower than those measured.
     split_steps = watch.agreed(_affordable_steps(plan, statistics.median(samples.step_s), watch))
@@ -173,14 +170,31 @@ def warm_up(load: Load, plan: Plan, watch: PhaseWatch | None = None) -> WarmUpSa
     step_s, steady, timer = list[float](), False, _Timer(load)
     # The first step alone would not show how much of it was compiling.
     fewest = 2 if watch.compiles else 1
-    while watch.agreed(len(step_s) < fewest or (not steady and _warm_up_time_left(step_s, plan, watch))):
+    compiled, graphs = _compiled(load), 1
+    while watch.agreed(
+        len(step_s) < fewest
+        or (graphs > 0 and len(step_s) < _MOST_COMPILING)
+        or (not steady and _warm_up_time_left(step_s, plan, watch))
+    ):
         timer.resume()
+        before = _compiled(load)
         step_s.append(timer.step()[0])
-        steady = is_steady(step_s)
+        steady, graphs = is_steady(step_s), _compiled(load).graphs - before.graphs
         # Compiling is not charged to the time limit of a process: it would leave nothing for the warm-up.
-        watch.one_off_s = max(0.0, step_s[0] - 2 * step_s[-1]) if watch.compiles else 0.0
+        counted_s = _compiled(load).seconds - compiled.seconds
+        watch.one_off_s = max(counted_s, step_s[0] - 2 * step_s[-1] if watch.compiles else 0.0)
         watch.show(step_s, load.images)
     return WarmUpSamples(step_s=tuple(step_s), steady=steady)
+
+
+_MOST_COMPILING = 20
+"""Warm-up lasts until a step compiles nothing, but no more steps than this."""
+
+
+def _compiled(load: Load) -> Compilation:
+    """What the device of a load has compiled so far; a load without a device compiles nothing that is counted."""
+    device: Device | None = getattr(load, "device", None)
+    return Compilation() if device is None else device.compilations()
 
 
 def _warm_up_time_left(step_s: Sequence[float], plan: Plan, watch: PhaseWatch) -> bool:
@@ -262,16 +276,6 @@ def describe_steps(
         "verdict": bound_by(window.data_wait_share),
         "step_s": summarize(step_s, unit="s", of="step, all devices"),
     }
-
-
-def relate_to_matmul(gflop_per_image: float, gflop_per_s: float, matmul: MatmulSpeed) -> Arithmetic:
-    """The arithmetic of one device, beside large matrix products."""
-    return Arithmetic(
-        gflop_per_image=gflop_per_image,
-        gflop_per_s_per_device=gflop_per_s,
-        matmul=matmul,
-        share_of_matmul=gflop_per_s / matmul.gflop_per_s,
-    )
 
 
 def bound_by(data_wait_share: float) -> str:

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-START_UP, WARM_UP, COMPILING, PROBE, MEASURING, PHASES, END = (
+START_UP, WARM_UP, COMPILING, MEASURING, PHASES, END = (
     "start-up",
     "warm-up",
     "compiling",
-    "matrix products",
     "measuring",
     "phases of a step",
     "end",

@@ -20,12 +20,11 @@ from vernier.lab.records.bench import (
     Failure,
     Round,
     Scaling,
-    ServingResult,
-    ServingRow,
     StepResult,
     StepRow,
 )
 from vernier.lab.statistics.comparison import Trace, compare
+from vernier.lab.statistics.quantiles import summarize_latency
 from vernier.lab.statistics.runs import mean_of_runs
 from vernier.lab.telemetry.noise import worst_noise
 from vernier.measure.estimates import rate_estimate
@@ -35,8 +34,7 @@ from vernier.records.profile import PhaseTimes
 from vernier.records.statistics import Comparison, Estimate
 from vernier.wording import plural
 
-from .measuring import describe_steps, mean_phases, relate_to_matmul
-from .serving import summarize_latency
+from .measuring import describe_steps, mean_phases
 
 _BUSY = 0.5
 """From this fraction of its cores on, other programs are measured rather than the machine."""
@@ -47,8 +45,6 @@ def pool_rounds(name: str, labels: ConfigurationLabels, rounds: Sequence[Round])
     results = [r.result for r in rounds if r.configuration == name]
     if steps := [r for r in results if isinstance(r, StepResult)]:
         return _pool_steps(name, labels, steps)
-    if serving := [r for r in results if isinstance(r, ServingResult)]:
-        return _pool_serving(name, labels, serving)
     # A row with figures from some rounds is kept above: one failed round costs that round only.
     failure = results[-1]
     assert isinstance(failure, Failure)
@@ -67,6 +63,9 @@ def _pool_steps(name: str, labels: ConfigurationLabels, results: list[StepResult
     joules = [r.energy.joules_per_image for r in results if r.energy]
     compile_s = [r.compilation.seconds for r in results if first.execution != "eager"]
     latency = first.figures.latency_s
+    disturbed = worst_noise([r.noise for r in results if r.noise])
+    peaks = [r.peak_memory_bytes for r in results if r.peak_memory_bytes is not None]
+    reports = [r.engine for r in results if r.engine]
     return StepRow(
         phases=_pool_phases([r.figures.phases for r in results if r.figures.phases]),
         warmup=tuple(r.figures.warmup for r in results),
@@ -83,46 +82,20 @@ def _pool_steps(name: str, labels: ConfigurationLabels, results: list[StepResult
         images_per_cpu_s=_rate_of_cpu(results, images),
         busy=_describe_others(results),
         **describe_steps(step_s, wait_s, total, images=images, devices=devices),
-        **_surroundings(name, labels, results),
-    )
-
-
-def _pool_serving(name: str, labels: ConfigurationLabels, results: list[ServingResult]) -> ServingRow:
-    figures = [r.figures for r in results]
-    latency_s = [s for r in results for s in r.raw.latency_s]
-    return ServingRow(
-        latency_s=summarize_latency(latency_s, of=figures[0].latency_s.of),
-        offered_per_s=figures[0].offered_per_s,
-        served_per_s=statistics.fmean(f.served_per_s for f in figures),
-        capacity_per_s=figures[0].capacity_per_s,
-        mean_batch=statistics.fmean(f.mean_batch for f in figures),
-        kept_up=all(f.kept_up for f in figures),
-        **_surroundings(name, labels, results),
-    )
-
-
-def _surroundings(
-    name: str, labels: ConfigurationLabels, results: Sequence[StepResult | ServingResult]
-) -> dict[str, Any]:
-    """The fields that both kinds of row share: labels, noise, memory, threads, method."""
-    disturbed = worst_noise([r.noise for r in results if r.noise])
-    peaks = [r.peak_memory_bytes for r in results if r.peak_memory_bytes is not None]
-    reports = [r.engine for r in results if r.engine]
-    return {
         **vars(labels),
-        "configuration": name,
-        "rounds": len(results),
-        "compute_threads": results[0].environment.compute_threads,
-        "noise": tuple(disturbed.sentences()) if disturbed else (),
-        "disturbed": disturbed,
-        "method": results[0].method,
-        "ran": results[0].ran,
+        configuration=name,
+        rounds=len(results),
+        compute_threads=first.environment.compute_threads,
+        noise=tuple(disturbed.sentences()) if disturbed else (),
+        disturbed=disturbed,
+        method=first.method,
+        ran=first.ran,
         # Where `auto` chose differently in other processes, the report of the first one names all of them.
-        "engine_report": replace(reports[0], engine=" and ".join(dict.fromkeys(r.engine for r in reports)))
+        engine_report=replace(reports[0], engine=" and ".join(dict.fromkeys(r.engine for r in reports)))
         if reports
         else None,
-        "peak_memory_bytes": max(peaks, default=None),
-    }
+        peak_memory_bytes=max(peaks, default=None),
+    )
 
 
 def _rate_of_cpu(results: Sequence[StepResult], images: int) -> float | None:
@@ -159,13 +132,9 @@ def _pool_phases(phases: list[PhaseTimes]) -> PhaseTimes | None:
 
 
 def _pool_arithmetic(results: list[StepResult], images_per_s: float) -> Arithmetic | None:
-    """Arithmetic at this rate per device, beside the median of the processes' matrix products."""
-    measured = [r.flops for r in results if r.flops]
-    if not measured:
-        return None
-    gflop_per_image = measured[0].gflop_per_image
-    matmul = replace(measured[0].matmul, gflop_per_s=statistics.median(f.matmul.gflop_per_s for f in measured))
-    return relate_to_matmul(gflop_per_image, images_per_s * gflop_per_image, matmul)
+    """Arithmetic at this rate per device."""
+    measured = next((r.flops for r in results if r.flops), None)
+    return measured and replace(measured, gflop_per_s_per_device=images_per_s * measured.gflop_per_image)
 
 
 def _pool_rate(results: list[StepResult], images: int) -> Estimate:

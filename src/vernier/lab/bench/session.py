@@ -28,7 +28,6 @@ from vernier.lab.records.bench import (
     MeasuredResult,
     MeasuringProgress,
     Round,
-    ServingResult,
     StepResult,
     StepRow,
     read_bench,
@@ -39,16 +38,19 @@ from vernier.records.what_ran import line_of
 from vernier.references import plain
 from vernier.store import RunDir, find_runs
 from vernier.version import describe_version
+from vernier.wording import plural
 
 from .configurations import Configuration, configurations_of
 from .measuring import METHOD
 from .progress import total_spent_s
 from .rows import add_precision_speedup, add_scaling, pool_rounds
-from .table import markdown
+from .table import is_wide, markdown
 
 if TYPE_CHECKING:
     from vernier.lab.report.progress import BenchDisplay
 
+DEFAULT_REPEATS, MOST_REPEATS = 5, 10
+"""Unless a number is requested: at most twice the time, since a process can take no longer than the others."""
 _DAY_S = 86_400.0
 OnProgress = Callable[[Configuration, MeasuringProgress | None], None]
 """Called about once per second with the configuration that runs, and what its process is doing; None: it has not
@@ -88,24 +90,28 @@ def run_bench(request: BenchRequest, out: Path, display: "BenchDisplay") -> Outc
         stopped = False
         display.begin(request, [configuration.name for configuration in configurations], rounds)
         try:
-            for newest in measure_configurations(
-                configurations,
-                repeats=request.repeats,
-                seed=request.seed,
-                on_progress=display.update,
-                done=rounds,
-            ):
-                rounds.append(newest)
-                if not isinstance(newest.result, Failure) and not run.read_environment():
-                    run.write_environment(encode(newest.result.environment))
-                # After every process: a machine that dies in the last hour loses one result.
-                _write(run, name, _pool(request, configurations, rounds, notes))
-                display.finish(rounds)
+            repeats = request.repeats
+            while repeats:
+                for newest in measure_configurations(
+                    configurations, repeats=repeats, seed=request.seed, on_progress=display.update, done=rounds
+                ):
+                    rounds.append(newest)
+                    if not isinstance(newest.result, Failure) and not run.read_environment():
+                        run.write_environment(encode(newest.result.environment))
+                    # After every process: a machine that dies in the last hour loses one result.
+                    _write(run, name, _pool(request, configurations, rounds, notes))
+                    display.finish(rounds)
+                repeats = _one_repeat_more(request, _pool(request, configurations, rounds, notes))
+                display.add(len(configurations) if repeats else 0)
         # A configuration that fails is a result of its own; these end the whole benchmark.
         except (KeyboardInterrupt, ConfigError, RunFailed) as error:
             total = len(configurations) * request.repeats
             notes.append(_explain_interruption(error, run, configurations, rounds, total))
             stopped = True
+        if added := max(one.round for one in rounds) + 1 - request.repeats:
+            notes.append(
+                f"{plural(added, 'repeat')} added: the first {request.repeats} differ too much for a useful interval"
+            )
         pooled = _pool(request, configurations, rounds, notes)
         # After the interruption, so that the time of an incomplete process counts as other.
         pooled = replace(pooled, spent_s=total_spent_s(rounds, sum(filter(None, measured_s)) + now_s() - began_s))
@@ -137,6 +143,16 @@ def _is_of(run: RunDir, request: BenchRequest) -> bool:
     measured, versions = read_bench(run.path), run.read_environment().get("versions") or {}
     same = (versions.get("vernier"), versions.get("torch")) == (describe_version(), installed_version("torch"))
     return same and measured.method == METHOD and encode(measured.asked) == encode(request)
+
+
+def _one_repeat_more(request: BenchRequest, result: BenchResult) -> int:
+    """How many repeats to measure if an interval reaches too far to be of use; 0 if the time for more is over.
+
+    All configurations, so that rounds stay whole.
+    """
+    measured = 1 + max(one.round for one in result.rounds)
+    rates = [row.images_per_s_total for row in result.measured if isinstance(row, StepRow)]
+    return measured + 1 if measured < (request.most_repeats or 0) and any(map(is_wide, rates)) else 0
 
 
 def measure_configurations(
@@ -179,12 +195,11 @@ def _expected_failure(
 
 def run_in_process(configuration: Configuration, on_progress: OnProgress = lambda *_: None) -> MeasuredResult:
     """One configuration in a process of its own; a process that the kernel killed is an out-of-memory result."""
-    kind: type[StepResult | ServingResult] = ServingResult if configuration.request.scenario == "server" else StepResult
     ended = run_process(
         configuration.request,
         on_progress=lambda progress: on_progress(configuration, progress),
     )
-    return ended.result(kind, configuration.name)
+    return ended.result(StepResult, configuration.name)
 
 
 def _explain_interruption(

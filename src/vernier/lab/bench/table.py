@@ -1,12 +1,13 @@
 """A benchmark for people: rows as tables of short texts, notes beside them, and both as Markdown.
 
-The rows themselves are computed in `rows`; the report page has its own tables (`report.page.sections.benchmarks`).
+The rows themselves are computed in `rows`.
 """
 
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import chain
 
 from vernier.lab.records.bench import (
     BenchResult,
@@ -14,7 +15,6 @@ from vernier.lab.records.bench import (
     ConfigurationLabels,
     FailedRow,
     Latency,
-    ServingRow,
     StepRow,
 )
 from vernier.lab.statistics.runs import runs_to_see
@@ -33,10 +33,8 @@ WORTH_KNOWING, MOST_REPEATS = (0.1, 0.25, 0.5), 20
 """Half widths of intervals of a rate, and the most repeats that a note advises for the first of them in reach."""
 RARE = 0.1
 """A note says how often a slowdown of this share of processes would not have been seen."""
-MATMUL_TOLERANCE = 0.1
-"""Matrix products before and after measuring may differ by this share without a note."""
 SCALING_COLUMNS = ("img/s total", "per device", "times the base", "efficiency", "of that without exchange")
-LABEL_COLUMNS = ("batch", "precision", "mode", "engine", "procs", "threads", "exchange", "scenario", "load")
+LABEL_COLUMNS = ("batch", "precision", "mode", "engine", "procs", "threads", "exchange", "scenario")
 assert set(LABEL_COLUMNS) == {f.name for f in fields(ConfigurationLabels)}
 
 Row = dict[str, str]
@@ -71,6 +69,14 @@ def tables(rows: Sequence[BenchRow]) -> list[list[Row]]:
     return shown
 
 
+def whole_table(rows: Sequence[BenchRow]) -> list[Row]:
+    """The rows of all tables in one: those of scaling, which has two, side by side."""
+    merged: dict[tuple[str | None, ...], Row] = {}
+    for row in chain.from_iterable(tables(rows)):
+        merged.setdefault(tuple(row.get(label) for label in LABEL_COLUMNS), {}).update(row)
+    return list(merged.values())
+
+
 def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     cells = {name: str(value) for name in labels if (value := getattr(row, name)) is not None}
     if isinstance(row, FailedRow):
@@ -78,13 +84,8 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     int8 = row.engine_report.int8 if row.engine_report else None
     # What INT8 costs, beside its speed.
     cells |= {"INT8 against fp32": int8.figures()} if int8 else {}
-    if isinstance(row, ServingRow):
-        serving = {
-            "served/s": f"{row.served_per_s:.1f} of {row.offered_per_s:.1f}",
-            "kept up": "yes" if row.kept_up else "NO",
-            "mean batch": f"{row.mean_batch:.2f}",
-        }
-        return cells | _latency_cells(row.latency_s) | serving
+    bf16 = row.engine_report.bf16 if row.engine_report else None
+    cells |= {"bf16 against fp32": bf16.figures()} if bf16 else {}
     if row.latency_s is not None:
         rate = {"img/s total": row.busy or _rate_cell(row), "memory": _format_memory(row)}
         return cells | _latency_cells(row.latency_s) | rate
@@ -93,9 +94,6 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
 
 def _step_cells(row: StepRow) -> Row:
     step, flops, joules, total = row.step_s, row.flops, row.joules_per_image, row.images_per_s_total
-    arithmetic = ""
-    if flops:
-        arithmetic = f"{_as_known(flops.gflop_per_s_per_device, total)} ({100 * flops.share_of_matmul:.0f} %)"
     return {
         "img/s total": row.busy or _rate_cell(row),
         "img/CPU s": f"{row.images_per_cpu_s:.3g}" if row.images_per_cpu_s and row.noise else "",
@@ -106,7 +104,7 @@ def _step_cells(row: StepRow) -> Row:
         "step ms p5/50/95/99": "/".join(map(_format_ms, percentiles_of(step).values())),
         "CV": f"{100 * (step.cv or 0):.1f} %",
         "memory": _format_memory(row),
-        "GFLOP/s (of matmul)": arithmetic,
+        "GFLOP/s": _as_known(flops.gflop_per_s_per_device, total) if flops else "",
         "J/img": "" if joules is None else f"{joules:.3g}",
         "compile s": "" if row.compile_s is None else f"{row.compile_s:.1f}",
         "times the base": "" if row.speedup is None else f"{row.speedup:.2f}",
@@ -156,14 +154,15 @@ def _format_memory(row: StepRow) -> str:
 def _rate_cell(row: StepRow) -> str:
     """The rate with its interval, or with the rates of few processes that show too little for a useful one."""
     total, each = row.images_per_s_total, row.process_images_per_s or ()
-    if not 1 < len(each) < FEW_PROCESSES or total.high is None or not _is_wide(total):
+    if not 1 < len(each) < FEW_PROCESSES or total.high is None or not is_wide(total):
         return format_rate(total)
     half = (max(each) - min(each)) / 2
     shown = ", ".join(in_known_digits(rate, half) for rate in each)
     return f"{in_known_digits(total.value, half)} (processes: {shown})"
 
 
-def _is_wide(rate: Estimate) -> bool:
+def is_wide(rate: Estimate) -> bool:
+    """Whether the interval reaches too far to be of use."""
     ends = (rate.value if end is None else end for end in (rate.low, rate.high))
     return any(not 1 / WIDE <= end / rate.value <= WIDE for end in ends)
 
@@ -171,7 +170,7 @@ def _is_wide(rate: Estimate) -> bool:
 def _next_step(row: StepRow, row_s: float | None) -> str | None:
     """How many repeats would give an interval that is worth something, and how long they would take."""
     each = row.process_images_per_s or ()
-    if len(each) < 2 or not _is_wide(row.images_per_s_total):
+    if len(each) < 2 or not is_wide(row.images_per_s_total):
         return None
     sd = statistics.stdev(map(math.log, each))
     for share in WORTH_KNOWING:
@@ -266,12 +265,6 @@ def _step_notes(row: StepRow) -> list[str]:
         lines.append(f"not steady when measuring began, after {count}: raise {use('max_time')} for more")
     if row.reached_precision is False:
         lines.append("the precision target was not reached within the time limit")
-    matmul = row.flops.matmul if row.flops else None
-    if matmul and matmul.before and matmul.after and abs(matmul.after / matmul.before - 1) > MATMUL_TOLERANCE:
-        lines.append(
-            f"matrix products ran at {matmul.before:.0f} GFLOP/s before measuring and at {matmul.after:.0f} after it: "
-            "the machine changed, and the share of them is uncertain"
-        )
     if row.phases:
         split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in row.phases.share.items())
         lines.append(f"of a step: {split} ({row.phases.steps} steps, synchronized at every phase)")

@@ -5,12 +5,14 @@ import sys
 from dataclasses import replace
 
 from vernier.cli.output import Terminal
+from vernier.engine.processes.launch import LocalRun
 from vernier.errors import EXIT_DONE, EXIT_INTERRUPTED
-from vernier.lab.api.benchmarks import measure, measure_here
+from vernier.lab.api.benchmarks import measure, measure_here, measure_link
 from vernier.lab.bench.session import Outcome
-from vernier.lab.bench.table import result_notes, tables
-from vernier.lab.requests.benchmarks import BenchArm, Benchmarked
+from vernier.lab.bench.table import format_rate, result_notes, tables
+from vernier.lab.requests.benchmarks import BenchArm, BenchLink, Benchmarked
 from vernier.records.codec import encode
+from vernier.wording import plural
 
 
 def train(request: Benchmarked, terminal: Terminal) -> int:
@@ -29,6 +31,20 @@ def train(request: Benchmarked, terminal: Terminal) -> int:
 
 
 infer = scaling = train
+
+
+def link(request: BenchLink, terminal: Terminal) -> int:
+    result = measure_link(request, terminal)
+    if isinstance(result, LocalRun):
+        return result.code
+    if result is not None and request.json:
+        terminal.print_json(result)
+    elif result is not None:
+        terminal.show(f"{result.processes} x {result.device} on {plural(result.hosts, 'host')}, {result.backend}")
+        rates = [{"us": format_rate(row.us), "GB/s": f"{row.gb_s:.3g}"} for row in result.rows]
+        labels = [{"bytes": f"{row.bytes:,}", "operation": row.what, "where": row.where} for row in result.rows]
+        terminal.print_rows([label | rate for label, rate in zip(labels, rates, strict=True)])
+    return EXIT_DONE
 
 
 def arm(request: BenchArm, terminal: Terminal) -> int:

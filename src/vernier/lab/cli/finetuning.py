@@ -1,6 +1,7 @@
 """`vernier finetune`: what it prints."""
 
 from vernier.cli.output import Terminal
+from vernier.config import names_code
 from vernier.errors import EXIT_DONE
 from vernier.lab.api.finetuning import FinetuningExplanation, FinishedRun, explain_finetuning, finetune_request
 from vernier.lab.requests.finetuning import Finetune
@@ -37,4 +38,8 @@ def _print_finished(finished: FinishedRun, json: bool, terminal: Terminal) -> No
 
 
 def _finished_lines(finished: FinishedRun) -> list[str]:
-    return lines_of(open_templates(__file__, figures=format_figures, command=command), "finished.txt", vars(finished))
+    done = finished.done
+    # A file does not choose the code that runs: of an own model the run itself is used.
+    usable = finished.record["run"] if names_code(done.about.model) else done.model
+    templates = open_templates(__file__, figures=format_figures, command=command)
+    return lines_of(templates, "finished.txt", {**vars(finished), "usable": usable})

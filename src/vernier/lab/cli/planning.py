@@ -1,10 +1,10 @@
-"""`vernier plan` and `submit`: what they print."""
+"""`vernier plan`: what it prints."""
 
 from vernier.cli.output import Terminal
 from vernier.errors import EXIT_DONE
-from vernier.lab.api.planning import make_plan, write_job
+from vernier.lab.api.planning import make_plan
 from vernier.lab.planning.table import table_rows
-from vernier.lab.requests.planning import Plan, Submit
+from vernier.lab.requests.planning import Plan
 
 
 def plan(request: Plan, terminal: Terminal) -> int:
@@ -16,16 +16,4 @@ def plan(request: Plan, terminal: Terminal) -> int:
         terminal.show(*result.summary)
         terminal.print_rows(table_rows(result.rows), droppable=("not hidden ms", "step ms", "per device"))
         terminal.warn(*result.notes)
-    return EXIT_DONE
-
-
-def submit(request: Submit, terminal: Terminal) -> int:
-    job = write_job(request, terminal)
-    if request.json:
-        script = job.script if job.file is None else None
-        terminal.print_json({"submit": job.to, "file": job.file, "job": job.job, "script": script})
-    elif job.file is None:
-        terminal.show(*job.script.splitlines())
-    else:
-        terminal.show(f"{job.file}: {job.job.describe()}. Submit it: {job.how}")
     return EXIT_DONE

@@ -14,6 +14,8 @@ from vernier.wording import plural
 
 SHOWN = 20
 
+_TEMPLATES = open_templates(__file__)
+
 
 def run(request: StudyRun, terminal: Terminal) -> int:
     result = run_study(request, terminal)
@@ -65,6 +67,6 @@ def design(request: StudyDesign, terminal: Terminal) -> int:
     terminal.print_result(
         result,
         request.json,
-        lambda answer: lines_of(open_templates(__file__), "design.txt", values | {"answer": answer}),
+        lambda answer: lines_of(_TEMPLATES, "design.txt", values | {"answer": answer}),
     )
     return EXIT_DONE

@@ -22,6 +22,7 @@ from vernier.data.downloads import pretrained
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.models import info, is_detector, names
+from vernier.models.catalogue import is_outside
 from vernier.models.contract import BACKBONE
 from vernier.models.cost import Cost, cost_of
 from vernier.quantities import rough_memory
@@ -263,6 +264,8 @@ class _Picker:
         backbone = self.weights.network if self.weights else _DEFAULT_NETWORK
         proper = _network_for(self.photographs, backbone)
         network = self._change("model.name", proper)
+        if is_outside(network):  # normalized as its weights were trained; the size is chosen later
+            self.recipe = replace(self.recipe, data=info(network).prepare(self.recipe.data))
         if self.weights is None:
             self._say("network", network, "small enough to learn something from scratch", "model.name")
             return
@@ -393,6 +396,9 @@ class _ClassPicker(_Picker):
         # Classes are recognised by the whole image, which the short side limits.
         short = min(self.photographs.width_px, self.photographs.height_px)
         own_px = self.weights.settings.get(_IMAGE_PX) if self.weights is not None else None
+        network = self.recipe.model.name
+        if is_outside(network) and not info(network).any_px:
+            own_px = own_px or info(network).input_px
         px = own_px or (224 if short >= 112 else 160 if short >= 56 else 128)
         why = (
             f"the size that the weights were trained at; these images have {short} pixels on their short side"

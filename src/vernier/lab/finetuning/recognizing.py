@@ -5,6 +5,7 @@ from vernier.engine.inference.preparation import published_as
 from vernier.engine.starting_weights import weights_file
 from vernier.errors import ConfigError
 from vernier.models import names, weights
+from vernier.models.catalogue import is_outside
 
 
 def recognise_network(path: str) -> str:
@@ -15,6 +16,8 @@ def recognise_network(path: str) -> str:
     """
     if is_pretrained(path):
         return pretrained(path).network
+    if is_outside(path):  # timm:resnet18.a1_in1k names a model and its weights
+        return path
     file = weights_file(path)
     if (published := published_as(file)) is not None:
         return published.network

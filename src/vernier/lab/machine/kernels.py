@@ -1,21 +1,12 @@
 """Loads that need no data and no recipe: a matrix product and a copy, in a given precision on a given device.
 
-They show the best a device can do, as a reference for a network's rate. Their results are read, so that no compiler
-may leave the work out.
+`vernier study run` compares devices by them. Their results are read, so that no compiler may leave the work out.
 """
 
-import statistics
 from collections.abc import Callable
-from itertools import pairwise
 
 import torch
 
-from vernier.clock import now_s
-from vernier.lab.records.bench import MatmulSpeed
-
-SIZES = (1024, 2048, 4096, 8192)
-"""Rows and columns of the matrices that show a device's speed."""
-_FEWEST = 5
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -69,42 +60,3 @@ class CopyLoad(_KernelLoad):
         self._to.copy_(self._from)
         self._synchronize()
         return 0.0
-
-
-def measure_matmul(
-    device: torch.device, synchronize: Callable[[], None], precision: str, *, seconds: float = 0.5, size: int = 0
-) -> MatmulSpeed:
-    """The rate of large matrix products, measured now: the median of as many as fit into the time, at least five.
-
-    `size` 0: 1024 on a CPU; elsewhere the largest of SIZES of which five fit into the time.
-    """
-    if not size:
-        size = SIZES[0] if device.type == "cpu" else _largest_size(device, synchronize, precision, seconds)
-    load = MatrixLoad(device, synchronize, size=size, precision=precision)
-    # Synchronised after every product: a queue of them would hide the device's own time.
-    samples_s = time_steps(load.step, _FEWEST, seconds)
-    load.checksum()
-    gflop_per_s = load.flops / statistics.median_high(samples_s) / 1e9
-    return MatmulSpeed(gflop_per_s=gflop_per_s, size=load.size, precision=precision, n=len(samples_s))
-
-
-def _largest_size(device: torch.device, synchronize: Callable[[], None], precision: str, seconds: float) -> int:
-    """A fast device needs large products to be busy; a slow one would take minutes for them."""
-    for size, larger in pairwise(SIZES):
-        # The minimum: one disturbed product must not stop the search at a small size.
-        product_s = min(time_steps(MatrixLoad(device, synchronize, size=size, precision=precision).step, 2, 0.0))
-        if product_s * (larger / size) ** 3 * _FEWEST > seconds:
-            return size
-    return SIZES[-1]
-
-
-def time_steps(step: Callable[[], object], fewest: int, seconds: float) -> list[float]:
-    """Seconds of each step, for as many steps as fit into the time; one more before them is not counted."""
-    # The first step compiles or loads kernels; it counts towards the time limit, and not as a sample.
-    began_s, steps_s = now_s(), list[float]()
-    step()
-    while len(steps_s) < fewest or now_s() - began_s < seconds:
-        start_s = now_s()
-        step()
-        steps_s.append(now_s() - start_s)
-    return steps_s

@@ -26,16 +26,12 @@ from vernier.clock import now_s, utc_stamp
 from vernier.config import config_from_tree
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError, TooLittleMemory
-from vernier.lab.bench.measuring import METHOD, Load, compute_figures, measure, relate_to_matmul, warm_up
-from vernier.lab.bench.progress import END, MEASURING, WARM_UP, PhaseWatch
-from vernier.lab.bench.serving import METHOD as SERVING_METHOD
-from vernier.lab.bench.serving import poisson_arrivals, serve, summarize_latency
-from vernier.lab.machine.kernels import measure_matmul
+from vernier.lab.bench.measuring import METHOD, Load, compute_figures, measure, warm_up
+from vernier.lab.bench.progress import END, PhaseWatch
 from vernier.lab.records.bench import (
     Arithmetic,
     Failure,
     LiveRequest,
-    MatmulSpeed,
     MeasuredResult,
     Measurement,
     MeasureRequest,
@@ -45,19 +41,16 @@ from vernier.lab.records.bench import (
     Ready,
     RepeatResult,
     Request,
-    ServingFigures,
-    ServingResult,
-    ServingSamples,
     StepResult,
     StudyRequest,
 )
 from vernier.lab.records.telemetry import TelemetryRecord
+from vernier.lab.statistics.quantiles import summarize_latency
 from vernier.lab.telemetry.energy import energy_per_image
 from vernier.lab.telemetry.noise import measure_noise
 from vernier.lab.telemetry.sampler import Sampler
 from vernier.measure.environment import collect_environment
 from vernier.records.codec import encode
-from vernier.references import use
 from vernier.store import write_json
 from vernier.wording import plural
 
@@ -112,7 +105,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, kinds) or any(words in str(error).lower() for words in _OUT_OF_MEMORY)
 
 
-def _measure(request: MeasureRequest, world: World) -> StepResult | ServingResult:
+def _measure(request: MeasureRequest, world: World) -> StepResult:
     config, sensors = config_from_tree(request.config), list[TelemetryRecord]()
     path = Path(request.run) if request.run else None
     # Before the sensors, which read those of its device.
@@ -128,11 +121,7 @@ def _measure(request: MeasureRequest, world: World) -> StepResult | ServingResul
     hz = config.machine.telemetry_hz if world.first else 0.0
     try:
         with Sampler(load.device.name, uuids, sensors.append, hz=hz, root_pid=root_pid) as sampler:
-            result: StepResult | ServingResult
-            if isinstance(load, InferenceLoad) and request.scenario == "server":
-                result = _measure_serving(load, request, sensors, world, watch)
-            else:
-                result = _measure_steps(load, request, sensors, world, watch)
+            result = _measure_steps(load, request, sensors, world, watch)
         watch.enter(END)
         return replace(
             result,
@@ -143,7 +132,7 @@ def _measure(request: MeasureRequest, world: World) -> StepResult | ServingResul
             environment=collect_environment(load.device.identity(), load.device.name, load.threads, sampler.setup),
             spent_s=watch.spent_s,
             engine=load.engine if isinstance(load, InferenceLoad) else None,
-            ran=load.what_ran(in_memory=request.scenario in ("single-stream", "server")),
+            ran=load.what_ran(in_memory=request.scenario == "single-stream"),
         )
     finally:
         load.close()
@@ -156,38 +145,6 @@ def _peak_memory(load: TrainingLoad | InferenceLoad, world: World) -> int | None
     return max((p for p in peaks if p is not None), default=None)
 
 
-class _Probe:
-    """Matrix products right before and right after measuring; their memory is in no peak of the load."""
-
-    def __init__(self, load: TrainingLoad | InferenceLoad, precision: str, world: World) -> None:
-        self._load, self._precision, self._world = load, precision, world
-        self._speeds: list[MatmulSpeed] = []
-        self.peak_memory_bytes: int | None = None
-
-    def __call__(self) -> None:
-        device = self._load.device
-        peaks = (self.peak_memory_bytes, _peak_memory(self._load, self._world))
-        self.peak_memory_bytes = max((peak for peak in peaks if peak is not None), default=None)
-        # The second probe has the size that the first one chose, or the two speeds could not be compared.
-        size = self._speeds[0].size if self._speeds else 0
-        self._speeds.append(measure_matmul(self._load.torch_device, device.synchronize, self._precision, size=size))
-        # The matrices would otherwise be the peak of a small network.
-        device.reset_peak_memory()
-
-    def relate(self, images_per_s: float) -> Arithmetic:
-        """The load's arithmetic at this rate, beside the mean of both."""
-        before, after = self._speeds
-        gflop_per_image = self._load.flops_per_image() / 1e9
-        matmul = replace(
-            before,
-            gflop_per_s=(before.gflop_per_s + after.gflop_per_s) / 2,
-            n=before.n + after.n,
-            before=before.gflop_per_s,
-            after=after.gflop_per_s,
-        )
-        return relate_to_matmul(gflop_per_image, images_per_s * gflop_per_image / self._load.devices, matmul)
-
-
 def _measure_steps(
     load: TrainingLoad | InferenceLoad,
     request: MeasureRequest,
@@ -198,72 +155,23 @@ def _measure_steps(
     steps: Load = load
     if isinstance(load, InferenceLoad) and request.scenario == "single-stream":
         steps = SingleStreamLoad(load)
-    probe = _Probe(load, config_from_tree(request.config).machine.precision, world)
-    samples = measure(steps, request.plan, watch, probe)
+    samples = measure(steps, request.plan, watch)
     figures = compute_figures(samples, images=load.images, devices=load.devices)
     if isinstance(steps, SingleStreamLoad):
         latency = summarize_latency(samples.step_s, of=f"query of {plural(load.images, 'image')}, one at a time")
         figures = replace(figures, latency_s=latency)
-    span = (samples.began_s, samples.ended_s)
+    span, gflop_per_image = (samples.began_s, samples.ended_s), load.flops_per_image() / 1e9
     return StepResult(
         method=METHOD,
         images_per_step=load.images,
         figures=figures,
         raw=samples,
-        flops=probe.relate(figures.images_per_s_total.value),
-        peak_memory_bytes=probe.peak_memory_bytes,
-        **vars(energy_per_image(sensors, [span], load.images * len(samples.step_s))),
-        noise=measure_noise(sensors, span),
-    )
-
-
-def _measure_serving(
-    load: InferenceLoad,
-    request: MeasureRequest,
-    sensors: Sequence[TelemetryRecord],
-    world: World,
-    watch: PhaseWatch,
-) -> ServingResult:
-    """Queries of one image at random times, at a share of what the load can do, or at a given rate."""
-    plan = request.plan
-    watch.enter(WARM_UP)
-    warmup = warm_up(SingleStreamLoad(load), plan, watch)
-    # Of the warm-up: load shares need a rate before anything is measured, and need it only roughly.
-    capacity = load.images / statistics.median_high(warmup.step_s)
-    rate = request.rate_per_s or capacity * (request.load_share or 1.0)
-    planned = poisson_arrivals(rate, plan.max_seconds, request.seed)
-    if not planned:
-        raise ConfigError(
-            f"At {rate:.3g} queries per second none arrives within {plan.max_seconds:g} s. Raise {use('max_time')}."
-        )
-    run = load.reuse_batch()
-    watch.enter(MEASURING)
-    began_s = now_s()
-    served = serve(run, planned, max_batch=load.images)
-    span = (began_s, now_s())
-    figures = ServingFigures(
-        latency_s=summarize_latency(served.latency_s, of="query of 1 image, from its planned arrival"),
-        queries=len(planned),
-        offered_per_s=rate,
-        capacity_per_s=capacity,
-        served_per_s=len(planned) / served.wall_s,
-        mean_batch=sum(served.batches) / len(served.batches),
-        # A queue that is still as long as a second of arrivals, or five of them, at the end was growing.
-        kept_up=served.wall_s < plan.max_seconds + max(1.0, 5 / rate),
-    )
-    raw = ServingSamples(
-        latency_s=tuple(served.latency_s),
-        batches=tuple(served.batches),
-        planned_s=tuple(planned),
-        warmup_s=warmup.step_s,
-    )
-    return ServingResult(
-        method=SERVING_METHOD,
-        images_per_step=load.images,
-        figures=figures,
-        raw=raw,
+        flops=Arithmetic(
+            gflop_per_image=gflop_per_image,
+            gflop_per_s_per_device=figures.images_per_s_total.value * gflop_per_image / load.devices,
+        ),
         peak_memory_bytes=_peak_memory(load, world),
-        **vars(energy_per_image(sensors, [span], len(planned))),
+        **vars(energy_per_image(sensors, [span], load.images * len(samples.step_s))),
         noise=measure_noise(sensors, span),
     )
 

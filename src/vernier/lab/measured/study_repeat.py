@@ -15,6 +15,7 @@ from vernier.config import config_from_tree
 from vernier.cores import allowed_cores, run_on_cores
 from vernier.devices import Device, resolve
 from vernier.errors import ConfigError
+from vernier.lab.audit.fingerprints import combine, fingerprint
 from vernier.lab.audit.guard import AuditGuard
 from vernier.lab.bench.measuring import Load
 from vernier.lab.bench.progress import MEASURING
@@ -36,6 +37,7 @@ from vernier.wording import plural
 
 from .workloads import TrainingLoad
 
+_ROUNDS = 20
 _SGEMM_SIZE = {"cpu": 1024}
 _SGEMM_DEFAULT = 25536  # as in the SC22 study
 PACE_AFTER, PACE_AFTER_S = 3, 10.0
@@ -138,12 +140,30 @@ def _exact_result(load: Load, request: StudyRequest) -> ExactResult:
     assert isinstance(guard, AuditGuard)
     guard.fingerprints.take_state(request.iterations, always=True)
     taken = guard.fingerprints.pop()
-    versions = read_versions()
-    threads = plural(load.threads, "thread")
+    kernels = [_kernels(load.torch_device) for _ in range(_ROUNDS)]
+    cpu, threads = torch.backends.cpu.get_cpu_capability(), plural(load.threads, "thread")
     return ExactResult(
-        library=f"torch {versions['torch']}, {torch.backends.cpu.get_cpu_capability()}, {threads}",
-        fingerprints=tuple(f"{e.gradients or ''}{e.weights}{e.statistics}{e.optimizer}" for e in taken),
+        library=f"torch {read_versions()['torch']}, {cpu}, {threads}",
+        fingerprints=(
+            *(f"step {e.step} {e.gradients or ''}{e.weights}{e.statistics}{e.optimizer}" for e in taken),
+            *(f"{name} {combine(each[name] for each in kernels):016x}" for name in kernels[0]),
+        ),
     )
+
+
+def _kernels(device: torch.device) -> dict[str, int]:
+    """Fingerprints of kernels in other precisions and sizes than those of the steps: a fault may be in one unit."""
+    random, results = torch.Generator().manual_seed(0), dict[str, int]()
+    for precision in (torch.float32, torch.bfloat16):
+        for size in (257, 512):  # 257 is no multiple of any vector
+            a = torch.randn(size, size, generator=random).to(device, precision)
+            done = {
+                "matrix product": a @ a,
+                "convolution": torch.conv1d(a[None], torch.stack([a] * 3, 2)),
+                "sum": a.sum(0),
+            }
+            results |= {f"{name}, {precision}, {size}": fingerprint(tensor) for name, tensor in done.items()}
+    return results
 
 
 def _profile_kernels(load: Load, device: Device, iterations: int) -> tuple[dict[str, Cell], ...]:

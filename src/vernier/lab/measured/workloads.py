@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -146,7 +147,12 @@ class InferenceLoad:
         source, self._cache = cache_in_memory(self._source, machine.cache_share, 1)
         reader = self._task.eval_reader(source)
         self._loader = Loader(
-            reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, device=self.device
+            reader,
+            batch=self.images,
+            workers=machine.workers,
+            prefetch=machine.prefetch,
+            device=self.device,
+            samples=len(self._source),
         )
         offsets = itertools.count(0, self.images)
         # Images are taken round and round: a benchmark may need more batches than the data has.
@@ -176,10 +182,10 @@ class InferenceLoad:
         return 2 * cost_of(model, px=px, classes=self._classes, channels=self._source.channels).macs
 
     def what_ran(self, *, in_memory: bool = False) -> WhatRan:
-        """What the steps do; `in_memory`: with one batch again and again, as single-stream and server have it."""
+        """What the steps do; `in_memory`: with one batch again and again, as single-stream has it."""
         config, devices = self._config, self.device.identity()
         loading = Loading(**vars(self._cache))
-        feeding = describe_feeding(config.recipe.data.source, loading, config.machine.workers)
+        feeding = describe_feeding(config.recipe.data.source, loading, self._loader.workers)
         ran = describe_run(
             config,
             "infer",
@@ -201,10 +207,9 @@ class InferenceLoad:
             ready = self.device.upload(images, self.torch_device)
             if self._normalize is not None:
                 ready = self._normalize(ready)
-            self.device.uploads_done()
         with self.phase("forward"):
             self.predicted = self._task.predict(self._forward, ready)
-            self.device.mark_step()
+            self.device.end_step()
         self.device.synchronize()
 
     def step(self) -> float:
@@ -213,11 +218,10 @@ class InferenceLoad:
         self.run(batch.images)
         return batch.wait_s
 
-    def reuse_batch(self) -> Callable[[int], None]:
-        """A function that runs so many images of one batch in memory: no data loading."""
+    def reuse_batch(self) -> Callable[[], None]:
+        """A function that runs one batch in memory: no data loading."""
         # The loader writes later batches into the same buffer.
-        images = next(self._batches).images.clone()
-        return lambda count: self.run(images[:count])
+        return partial(self.run, next(self._batches).images.clone())
 
     def split(self, steps: int) -> dict[str, list[float]]:
         return _split_by_phase(self, steps)
@@ -262,7 +266,7 @@ class SingleStreamLoad:
         self._run = inference.reuse_batch()
 
     def step(self) -> float:
-        self._run(self.images)
+        self._run()
         return 0.0
 
     def split(self, steps: int) -> dict[str, list[float]]:

@@ -1,10 +1,11 @@
 """Benchmarks on the page: run directories with a bench.json, or copies of that file; their cards, and their section.
 
-The section has throughput by batch and precision, latency, scaling, phases of a step, and all configurations as a
-table. The figures are those of bench.json; the tables of the terminal are in `lab.bench.table`.
+The section has throughput by batch and precision, latency, scaling, phases of a step, and the
+table and notes of the terminal (`lab.bench.table`).
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from vernier.lab.bench.table import (
     LABEL_COLUMNS,
     UNKNOWN_RATE_FACTOR,
     is_unknown,
-    percentiles_of,
-    shared_labels,
+    result_notes,
     varying_labels,
+    whole_table,
 )
 from vernier.lab.logs.model import Tree
 from vernier.lab.logs.own import what_an_old_benchmark_ran
@@ -25,30 +26,23 @@ from vernier.lab.logs.reading import is_bench_result
 from vernier.lab.records.bench import (
     BenchResult,
     BenchRow,
-    FailedRow,
-    Samples,
-    ServingResult,
-    StepResult,
     StepRow,
     read_bench,
 )
-from vernier.measure.published import speed_lines
 from vernier.quantities import measured_duration
 from vernier.records.statistics import Estimate
 from vernier.report.page.figures import PHASE_COLOURS, Content, Figure, Row, Section, stacks
-from vernier.report.page.html import Cell, Column, Shown, card, tag, tile
+from vernier.report.page.html import Cell, Shown, card, tag, tile
 from vernier.report.page.identity import parts_of_record
 from vernier.report.page.numbers import measured
 from vernier.report.page.runs import read_or_note
 from vernier.report.page.subjects import Facts, Kind, Subject
 from vernier.report.page.training import interval
 from vernier.store import RunDir
-from vernier.wording import plural
 
-from .drawing import TABLES, draw
+from .drawing import draw
 from .profiles import Profiled, read_profiled
 
-_CURVE_POINTS = 200  # of the latency curve of a configuration; the percentiles use every query
 UNKNOWN = f"no whisker: the interval reaches {UNKNOWN_RATE_FACTOR} times the rate, which is not known"
 _PLAIN_LABELS = ("precision", "mode", "scenario")
 """Labels whose values need no name in front."""
@@ -66,7 +60,7 @@ class Benchmark(Profiled):
     def rates(self) -> list[StepRow]:
         """The measured configurations that have a rate. Processes without gradient all-reduce do not train one
         model: their rate is a reference, not a result."""
-        return [r for r in self.bench.measured if isinstance(r, StepRow) and r.exchange is None]
+        return [r for r in self.bench.measured if r.exchange is None]
 
     @property
     def images_per_s(self) -> tuple[float, float | None, float | None] | None:
@@ -131,7 +125,7 @@ def _latency_tiles(bench: BenchResult) -> list[Markup]:
 
 
 def _spoken(configuration: str) -> str:
-    """`batch=4 scenario=server` as people say it: batch 4, scenario server."""
+    """`batch=4 precision=bf16` as people say it: batch 4, precision bf16."""
     return ", ".join(part.replace("=", " ") for part in configuration.split())
 
 
@@ -183,12 +177,12 @@ def _with_configurations(settings: Tree, bench: BenchResult) -> Tree:
 
 
 def benchmarks(subjects: list[Benchmark]) -> Content | None:
-    runs = [(s.name, (), _figures(s.bench), [_table(s.bench.rows, number)]) for number, s in enumerate(subjects)]
+    runs = [(s.name, (), _figures(s.bench), [_table(s.bench, number)]) for number, s in enumerate(subjects)]
     return stacks("Throughput is images over wall time, data loading included; whiskers are 95 % intervals.", runs)
 
 
 def _figures(result: BenchResult) -> list[Figure | None]:
-    rows = [r for r in result.rows if isinstance(r, StepRow)]
+    rows = result.measured
     # Only scaling benchmarks have an efficiency. `_scaling` takes the first row as its base: the fewest processes, with
     # gradient all-reduce.
     scaling = sorted(
@@ -197,19 +191,14 @@ def _figures(result: BenchResult) -> list[Figure | None]:
     return [
         _throughput([r for r in rows if r.efficiency is None]),
         _scaling(scaling),
-        _efficiency(scaling) if len(scaling) > 1 else None,
         _percentiles(result),
-        _latency(result),
         _phases(rows),
     ]
 
 
 def _label(row: BenchRow, rows: Sequence[BenchRow], *, without: Sequence[str] = ()) -> str:
     """The labels of a configuration in which the configurations differ, as one text."""
-    return _labels(row, [name for name in varying_labels(rows) if name not in without])
-
-
-def _labels(row: BenchRow, names: Sequence[str]) -> str:
+    names = [name for name in varying_labels(rows) if name not in without]
     known = [(name, value) for name in names if (value := getattr(row, name)) is not None]
     return ", ".join(f"{value}" if name in _PLAIN_LABELS else f"{name} {value}" for name, value in known)
 
@@ -252,20 +241,8 @@ def _scaling(sized: list[StepRow]) -> Figure | None:
     return draw("scaling", data, {"scaling": str(base.scaling).capitalize()})
 
 
-def _describe_size(row: StepRow) -> str:
-    threads = f" x {plural(row.threads, 'thread')}" if row.threads else ""
-    return f"{plural(row.procs, 'process')}{threads}{', no exchange' if row.exchange else ''}"
-
-
-def _efficiency(sized: list[StepRow]) -> Figure:
-    shares = [100 * (r.efficiency or 0.0) for r in sized]
-    data = [[_describe_size(r), share, r.speedup] for r, share in zip(sized, shares, strict=True)]
-    # The axis ends at 100 % unless an efficiency exceeds it.
-    return draw("efficiency", data, max=max(100.0, *shares))
-
-
 def _percentiles(result: BenchResult) -> Figure:
-    """Latency percentiles of every configuration, with intervals; of batches where no single queries were measured."""
+    """Latency percentiles of every configuration, with intervals."""
     rows = [r for r in result.measured if r.latency_s]
     data: list[Row] = [
         [name, _label(r, rows) or r.configuration, *(None if v is None else 1000 * v for v in (e.value, e.low, e.high))]
@@ -273,46 +250,10 @@ def _percentiles(result: BenchResult) -> Figure:
         if r.latency_s
         for name, e in r.latency_s.percentiles.items()
     ]
-    title, what = "Latency percentiles", "queries"
-    # The time of a training step is no latency.
-    if not data and result.asked is not None and result.asked.what == "infer":
-        title, what = "Time of a batch, percentiles", "batches"
-        data = _batch_percentiles([r for r in result.measured if isinstance(r, StepRow)])
-    by = "configuration" if len({row[1] for row in data}) > 1 else None
-    return draw("percentiles", data, {"title": title, "what": what}, by=by)
+    return draw("percentiles", data, by="configuration" if len(rows) > 1 else None)
 
 
-def _batch_percentiles(rows: list[StepRow]) -> list[Row]:
-    return [
-        [name, _label(r, rows) or r.configuration, 1000 * seconds, None, None]
-        for r in rows
-        if r.step_s and r.step_s.n > 1  # the median of one sample is that sample
-        for name, seconds in percentiles_of(r.step_s).items()
-        if seconds is not None and name != "p5"
-    ]
-
-
-def _latency(result: BenchResult) -> Figure:
-    """The share of queries answered within a time; every query counts, there are no bins."""
-    rows = result.measured
-    # In the order, and so the colors, of the percentiles.
-    labels = {r.configuration: _label(r, rows) or r.configuration for r in rows if r.latency_s}
-    latency_s: dict[str, list[float]] = {configuration: [] for configuration in labels}
-    for one in result.rounds:
-        if one.configuration in labels and isinstance(one.result, ServingResult | StepResult):
-            raw = one.result.raw
-            # Step times of single queries, or a server's latencies.
-            latency_s[one.configuration].extend(raw.step_s if isinstance(raw, Samples) else raw.latency_s)
-    data: list[Row] = []
-    for configuration, values in latency_s.items():
-        count, ordered = len(values), sorted(values)
-        # The slowest query is always among the points: the tail is what the curve is read for.
-        points = sorted({*range(0, count - 1, max(1, count // _CURVE_POINTS)), count - 1}) if values else ()
-        data += [[labels[configuration], 1000 * ordered[i], 100 * (i + 1) / count] for i in points]
-    return draw("latency", data)
-
-
-def _phases(rows: list[StepRow]) -> Figure:
+def _phases(rows: Sequence[StepRow]) -> Figure:
     split = [(r, r.phases.seconds) for r in rows if r.phases]
     labels = [r for r, _ in split]
     data = [[_label(r, labels) or r.configuration, name, 1000 * s] for r, times in split for name, s in times.items()]
@@ -322,51 +263,21 @@ def _phases(rows: list[StepRow]) -> Figure:
 # ---------------------------------------------------------------------------------------------------------------- table
 
 
-def _table(rows: Sequence[BenchRow], number: int) -> Markup:
-    shared = shared_labels(rows) if len(rows) > 1 else {}
-    steps = [r for r in rows if isinstance(r, StepRow)]
-    failed = [r for r in rows if isinstance(r, FailedRow)]
-    hidden = {"status"} if not failed else set()
-    if all(r.devices == 1 for r in steps):  # the rate per device would repeat the total
-        hidden.add("per device")
-    columns = [Column("configuration", wrap=True)]
-    values: list[list[Cell]] = [[_configuration(r, shared) for r in rows]]
-    cells: list[tuple[Column, list[Cell]]] = [(Column("img/s (95 %)"), [_rate(r) for r in rows])]
-    cells += [(c, [c.cell(r) for r in rows]) for c in TABLES["bench"] if c.name not in hidden]
-    for column, of_rows in cells:
-        if any(cell is not None for cell in of_rows):
-            columns.append(column)
-            values.append(of_rows)
-    notes = [f"All configurations: {', '.join(f'{k} {value}' for k, value in shared.items())}."] if shared else []
-    notes += [f"{r.configuration}: {r.why}" for r in failed]
-    notes += [f"{r.configuration}: {line}" for r in steps for line in speed_lines(r.published_speeds)]
-    notes += [
-        f"{r.configuration}: noisy, {'; '.join(r.noise)}" for r in rows if not isinstance(r, FailedRow) and r.noise
-    ]
-    # One note for all configurations with the same basis, which most share.
-    for basis in dict.fromkeys(r.images_per_s_total.basis for r in steps):
-        alike = [r for r in steps if r.images_per_s_total.basis == basis]
-        known = all(r.images_per_s_total.low is not None for r in alike)
-        of = "all configurations" if len(alike) == len(rows) else "; ".join(_configuration(r, shared) for r in alike)
-        notes.append(f"{'95' if known else 'No 95'} % interval of {of}: {basis}.")
-    below = tag("ul", *(tag("li", n) for n in notes), cls="notes") if notes else None
-    return card(f"bench-{number}", columns, list(zip(*values, strict=True)), "All configurations", below)
-
-
-def _configuration(row: BenchRow, shared: Mapping[str, object]) -> str:
-    """All labels of a configuration that not all configurations share, in one column: so that the rate is next to it
-    on a phone."""
-    return _labels(row, [name for name in LABEL_COLUMNS if name not in shared])
-
-
-def _rate(row: BenchRow) -> Cell:
-    """Images per second with its interval, in the digits that this supports."""
-    if not isinstance(row, StepRow):
+def _table(result: BenchResult, number: int) -> Markup | None:
+    """The table of the terminal, sorted by its numbers, with its notes below."""
+    if not (rows := whole_table(result.rows)):
         return None
-    rate = row.images_per_s_total
-    value, between = measured(rate.value, rate.low, rate.high)
-    interval = "not known" if is_unknown(rate) else between.removeprefix("95 %: ") or "no interval"
-    return Shown(rate.value, f"{value} ({interval})")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    # The rate first after the labels: a phone shows little more than the first columns.
+    columns.sort(key=lambda name: (name not in LABEL_COLUMNS, name != "img/s total"))
+    notes = tag("ul", *(tag("li", line) for line in result_notes(result)), cls="notes")
+    cells = [[_cell(row.get(name, "")) for name in columns] for row in rows]
+    return card(f"bench-{number}", columns, cells, "All configurations", notes)
+
+
+def _cell(text: str) -> Cell:
+    number = re.match(r"[\d,]+(\.\d+)?", text)
+    return Shown(float(number[0].replace(",", "")), text) if number else text or None
 
 
 KIND = Kind(

@@ -1,6 +1,6 @@
 """Profiles on the page: run directories with profiled steps, which can be those of a training run, and their section.
 
-The section shows where a step's time goes, the longest kernels, their share by kind, memory, and a link to the trace.
+The section shows where a step's time goes, the longest kernels, their share by kind, and a link to the trace.
 """
 
 import os
@@ -17,13 +17,12 @@ from markupsafe import Markup
 from vernier.frozen import frozen
 from vernier.lab.reading.csv_tables import read_csv
 from vernier.records.codec import decode
-from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
+from vernier.records.profile import KernelTime, ProfileSummary
 from vernier.report.page.figures import PHASE_COLOURS, Content, Figure, Section, stacks
 from vernier.report.page.html import card, note, tag, tile
 from vernier.report.page.identity import parts_of_record
 from vernier.report.page.runs import Run, read_or_note, read_run
 from vernier.report.page.subjects import Kind
-from vernier.report.page.training import MOST_POINTS
 from vernier.store import RunDir, read_record
 
 from .drawing import TABLES, draw
@@ -39,7 +38,6 @@ class Profile:
 
     summary: ProfileSummary
     kernels: tuple[KernelTime, ...] = ()
-    memory: tuple[MemoryPoint, ...] = ()
     trace: Path | None = None
 
 
@@ -81,7 +79,7 @@ def read_profiled(run: RunDir, brief: bool) -> Profiled:
 
 
 def _profile(path: Path) -> Profile:
-    """The profile of one process: profile.rank0.json, with kernels.rank0.csv, memory.rank0.csv and the trace beside."""
+    """The profile of one process: profile.rank0.json, with kernels.rank0.csv and the trace beside."""
 
     def beside(name: str, suffix: str) -> Path | None:
         file = path.with_name(path.name.replace("profile", name, 1).removesuffix("json") + suffix)
@@ -90,12 +88,9 @@ def _profile(path: Path) -> Profile:
     def rows(cls: type[T], file: Path | None) -> list[T]:
         return [decode(cls, dict(row), f"{file}[{i}]") for i, row in enumerate(read_csv(file))] if file else []
 
-    # Every allocation is a row: hundreds of thousands for some steps.
-    memory = rows(MemoryPoint, beside("memory", "csv"))
     return Profile(
         summary=read_record(ProfileSummary, path),
         kernels=tuple(rows(KernelTime, beside("kernels", "csv"))),
-        memory=tuple(memory[:: -(-len(memory) // MOST_POINTS) or 1]),  # `or 1`: an empty list would give a stride of 0
         trace=beside("trace", "json.gz"),
     )
 
@@ -109,7 +104,7 @@ def profile(subjects: list[Profiled]) -> Content | None:
         (
             f"{s.name}, process {p.summary.rank}",
             [note(_describe(p)), _noise(p)],
-            [_phases(p), _kinds(p), _memory(p)],
+            [_phases(p), _kinds(p)],
             [_kernels(p, number), _trace(s, p)],
         )
         for number, (s, p) in enumerate(profiles)
@@ -150,11 +145,6 @@ def _kinds(p: Profile) -> Figure:
     longest = sorted(totals.items(), key=lambda e: -e[1])
     data = [[kind, device, 100 * ms / whole[device], ms] for (device, kind), ms in longest if ms]
     return draw("kinds", data, by="device" if len(whole) > 1 else None)
-
-
-def _memory(p: Profile) -> Figure:
-    where = "" if {m.device for m in p.memory} == {"cpu"} else "on the host (cpu) only "
-    return draw("memory", [[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory], {"where": where})
 
 
 def _kernels(p: Profile, number: int) -> Markup | None:

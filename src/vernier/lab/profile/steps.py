@@ -1,4 +1,4 @@
-"""Profiles a range of steps with torch's profiler and writes kernels, memory, trace and step times to a folder.
+"""Profiles a range of steps with torch's profiler and writes kernels, trace and step times to a folder.
 
 Steps are numbered as the run numbers them, from 1, and both ends of a range are in it; after a resume too. What
 profiling itself cost is measured against the steps around the range and reported with the figures.
@@ -29,7 +29,6 @@ from vernier.records.codec import encode
 from vernier.records.profile import (
     KernelCall,
     KernelTime,
-    MemoryPoint,
     PhaseTimes,
     ProfileSummary,
     ProfilingOverhead,
@@ -72,7 +71,7 @@ class StepProfiler:
 
     def begin(self, step: int) -> None:
         if step == self._steps.first:
-            self._profile = torch.profiler.profile(profile_memory=True)  # of all activities that this build supports
+            self._profile = torch.profiler.profile()  # of all activities that this build supports
             self._profile.start()
         self._synchronize()
         # After the start of the profiler and what was queued before: neither is part of the step.
@@ -104,10 +103,9 @@ class StepProfiler:
         self._communication_ms = _communication_ms(events)
         self._write_table("kernels", KernelTime, self._kernels)
         self._write_table("calls", KernelCall, kernel_calls(events))
-        self._write_table("memory", MemoryPoint, _memory_timeline(events))
         self._profile = None
 
-    def _write_table(self, name: str, row_type: type, rows: Iterable[KernelTime | KernelCall | MemoryPoint]) -> None:
+    def _write_table(self, name: str, row_type: type, rows: Iterable[KernelTime | KernelCall]) -> None:
         columns = [field.name for field in fields(row_type)]
         write_atomically(self._path(name, "csv"), csv_text(columns, map(encode, rows)))
 
@@ -247,20 +245,6 @@ def kernel_table(calls: Iterable[KernelCall]) -> list[KernelTime]:
         )
         rows.append(row)
     return sorted(rows, key=lambda row: -row.total_ms)
-
-
-def _memory_timeline(events: Iterable[TraceEvent]) -> list[MemoryPoint]:
-    """Bytes that PyTorch's allocators hold, after every change, on each device; the host is `cpu`."""
-    changes = sorted((e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"])
-    return [
-        MemoryPoint(
-            t_ms=(e["ts"] - changes[0]["ts"]) / 1000,
-            # 0 is the CPU in PyTorch's DeviceType.
-            device="cpu" if e["args"]["Device Type"] == 0 else f"device {e['args']['Device Id']}",
-            allocated_bytes=e["args"]["Total Allocated"],
-        )
-        for e in changes
-    ]
 
 
 def phase_times(by_phase: dict[str, list[float]], step_s: list[float]) -> PhaseTimes:

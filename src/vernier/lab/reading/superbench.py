@@ -13,7 +13,7 @@ from .csv_tables import CsvRow
 
 _KEY = re.compile(r"^(?P<metric>[^/]+/.+?)(:(?P<device>\d+))?$")
 # As SuperBench documents them; other metrics have no unit that their names tell.
-_UNITS = {"step_time": "ms", "throughput": "img/s", "flops": "GFLOP/s", "bw": "GB/s"}
+_UNITS = {"step_?time": "ms", "throughput": "samples/s", "flops": "GFLOP/s", "_bw$": "GB/s"}
 
 
 def read_superbench(text: str) -> list[CsvRow] | None:
@@ -43,5 +43,5 @@ def _devices(tree: dict[str, object]) -> Iterator[CsvRow]:
 
 
 def unit_of_superbench(metric: str) -> str | None:
-    """The unit of a metric by the end of its name; None for other columns."""
-    return next((unit for end, unit in _UNITS.items() if "/" in metric and metric.endswith(f"_{end}")), None)
+    """The unit of a metric by its name; None for other columns."""
+    return next((unit for name, unit in _UNITS.items() if "/" in metric and re.search(name, metric, re.I)), None)

@@ -29,7 +29,7 @@ Scaling = Literal["", "weak", "strong"]
 class Plan:
     """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`.
 
-    `extra_max_seconds` bounds all the rest of a process: start-up, warm-up after its first step, probes and phases.
+    `extra_max_seconds` bounds all the rest of a process: start-up, warm-up after its first step, and phases.
     `alone`: no other process measures the same, so its steps must be enough for an interval of their own.
     """
 
@@ -57,10 +57,7 @@ class _Request:
 
 @frozen
 class MeasureRequest(_Request):
-    """One configuration of a benchmark. `run` gives the weights; `apart` is training without gradient exchange.
-
-    `load_share` and `rate_per_s` belong to the server scenario: arrivals as a share of the capacity, or per second.
-    """
+    """One configuration of a benchmark. `run` gives the weights; `apart` is training without gradient exchange."""
 
     what: Literal["train", "infer"]
     plan: Plan = field(default_factory=Plan)
@@ -68,8 +65,6 @@ class MeasureRequest(_Request):
     seed: int = 0
     apart: bool = False
     scenario: str | None = None
-    load_share: float | None = None
-    rate_per_s: float | None = None
 
 
 @frozen
@@ -232,25 +227,6 @@ class Figures(_StepFigures):
 
 
 @frozen
-class _ServingFigures:
-    """Latency of single-image queries that arrived at random. `kept_up`: the queue did not grow without end."""
-
-    latency_s: Latency
-    offered_per_s: float
-    capacity_per_s: float
-    served_per_s: float
-    mean_batch: float
-    kept_up: bool
-
-
-@frozen
-class ServingFigures(_ServingFigures):
-    """The serving figures of one process."""
-
-    queries: int
-
-
-@frozen
 class WarmUpSamples:
     """Seconds of every warm-up step, and whether they had become steady."""
 
@@ -277,39 +253,11 @@ class Samples:
 
 
 @frozen
-class ServingSamples:
-    """Latencies in order of arrival, planned arrivals, and how many queries ran together each time."""
-
-    latency_s: tuple[float, ...]
-    batches: tuple[int, ...] = ()
-    planned_s: tuple[float, ...] = ()
-    warmup_s: tuple[float, ...] = ()
-
-
-@frozen
-class MatmulSpeed:
-    """The rate of large square matrix products on the device, median of `n`.
-
-    `before` and `after` are the rates right before and right after measuring, where both were taken.
-    """
-
-    gflop_per_s: float
-    size: int
-    precision: str
-    n: int
-    # Two rates: a device that became hot meanwhile is slower afterwards.
-    before: float | None = omitted()
-    after: float | None = omitted()
-
-
-@frozen
 class Arithmetic:
-    """Arithmetic per image and second, beside what the device reaches in matrix products."""
+    """Arithmetic per image, and per second of one device."""
 
     gflop_per_image: float
     gflop_per_s_per_device: float
-    matmul: MatmulSpeed
-    share_of_matmul: float
 
 
 @frozen
@@ -346,15 +294,7 @@ class StepResult(_Answer):
     flops: Arithmetic | None = omitted()
 
 
-@frozen
-class ServingResult(_Answer):
-    """A configuration of the server scenario."""
-
-    figures: ServingFigures
-    raw: ServingSamples
-
-
-MeasuredResult = StepResult | ServingResult | Failure
+MeasuredResult = StepResult | Failure
 
 
 EXACT = "exact"
@@ -416,7 +356,6 @@ class ConfigurationLabels:
     procs: int = 1
     threads: int | None = omitted()
     exchange: str | None = omitted()
-    load: float | None = omitted()
 
 
 @frozen
@@ -479,12 +418,7 @@ class StepRow(_StepFigures, _MeasuredRow):
     published_speeds: tuple[PublishedSpeed, ...] | None = omitted()
 
 
-@frozen
-class ServingRow(_ServingFigures, _MeasuredRow):
-    """A configuration of the server scenario."""
-
-
-BenchRow = StepRow | ServingRow | FailedRow
+BenchRow = StepRow | FailedRow
 
 
 # ----------------------------------------------------------------------------------------------------------- bench.json
@@ -504,7 +438,8 @@ class BenchRequest:
     """What to measure: every combination of the lists is a configuration. Batches are per device; an empty list
     means as set.
 
-    `notes` say what was chosen where a flag was not given.
+    `notes` say what was chosen where a flag was not given. `most_repeats`: more than `repeats` are measured while the
+    interval reaches too far to be of use; None: no more.
     """
 
     what: Literal["train", "infer"]
@@ -515,8 +450,6 @@ class BenchRequest:
     engines: tuple[str, ...] | None = omitted()
     layouts: tuple[Layout, ...] = ()
     scenarios: tuple[str, ...] = ()
-    loads: tuple[float, ...] = ()
-    rate_per_s: float | None = None
     weights_of: str | None = None
     plan: Plan = field(default_factory=Plan)
     repeats: int = 1
@@ -524,6 +457,7 @@ class BenchRequest:
     scaling: Scaling = ""
     memory_limit_bytes: int | None = None
     notes: tuple[str, ...] | None = omitted()
+    most_repeats: int | None = omitted()
 
 
 @frozen
@@ -544,7 +478,7 @@ class BenchResult:
     rounds: tuple[Round, ...] = ()
 
     @property
-    def measured(self) -> tuple[StepRow | ServingRow, ...]:
+    def measured(self) -> tuple[StepRow, ...]:
         """The rows that have figures."""
         return tuple(row for row in self.rows if not isinstance(row, FailedRow))
 
@@ -636,6 +570,16 @@ def read_bench(path: Path, *, samples: bool = True) -> BenchResult:
     try:
         # Without rounds before decoding: they are nearly all of the file.
         tree = migrated("bench", read_object(file), file)
+        # Queries at random times, the server scenario of versions before 0.4, have no place here any more.
+        for name in ("rows", "rounds"):
+            if isinstance(entries := tree.get(name), list):
+                tree[name] = [each for each in entries if not _is_serving(each)]
         return decode(BenchResult, tree if samples else {**tree, "rounds": []})
     except DamagedRecord as error:
         raise DamagedFile(f"Cannot read {file}: {error}.") from None
+
+
+def _is_serving(entry: Any) -> bool:
+    """Whether a row or a round is of that scenario."""
+    answer = entry.get("result", entry) if isinstance(entry, dict) else None
+    return isinstance(answer, dict) and answer.get("method") == "vernier-serving-1"

@@ -7,6 +7,7 @@ the statistics are `lab.statistics.comparison`.
 import shlex
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,7 +28,7 @@ from vernier.lab.logs.work import (
 from vernier.lab.statistics.comparison import DEFAULT_RUNS, DEFAULT_TOLERANCE, DETECTED, compare
 from vernier.lab.statistics.runs import time_to_train
 from vernier.records.codec import encode
-from vernier.records.statistics import Comparison
+from vernier.records.statistics import Comparison, SpeedVerdict
 from vernier.records.what_ran import WhatRan, line_of
 from vernier.references import command, given, use
 from vernier.report.runs import FIGURES
@@ -89,12 +90,12 @@ class RunComparison:
     """The side that was measured before the other; None if they were measured in turn, or if that is not known."""
     in_turn: str | None = None
     """Shell commands that measure both sides in turn; None if the runs do not say how they were started."""
-    trusted_order: bool = False
+    or_machine: SpeedVerdict | None = None
+    """What B is unless the machine was, at the time of one side; the verdict then cannot tell."""
 
     @property
     def regressed(self) -> bool:
-        """Whether B is slower. Runs measured at another time show no more than that something differs."""
-        return self.comparison.verdict == "slower" and (self.first is None or self.trusted_order)
+        return self.comparison.verdict == "slower"
 
 
 def compare_runs(
@@ -133,17 +134,21 @@ def compare_runs(
     notes += _on_both_sides(a, b)
     if missing := unknown_work(work_a, work_b):
         notes.append(f"whether A and B have the same {' and '.join(missing)} is not in the logs")
+    compared = compare([trace_of(r) for r in a], [trace_of(r) for r in b], tolerance, single_runs=single_runs)
+    first, or_machine = _when(a, b), None
+    if first and not other_times and compared.verdict != "cannot tell":
+        or_machine, compared = compared.verdict, replace(compared, verdict="cannot tell")
     return RunComparison(
         a=_side(a, len(aborted["A"])),
         b=_side(b, len(aborted["B"])),
-        comparison=compare([trace_of(r) for r in a], [trace_of(r) for r in b], tolerance, single_runs=single_runs),
+        comparison=compared,
         differs=_differs(a[0], b[0], work_a, work_b),
         accuracy=_accuracy(a, b),
         other_work=other_work,
         not_alike=tuple(n for side in sides.items() for n in _unlike(*side)),
-        first=(first := _when(a, b)),
+        first=first,
         in_turn=_in_turn(a[0], b[0]) if first else None,
-        trusted_order=other_times,
+        or_machine=or_machine,
         notes=tuple(dict.fromkeys([*notes, *(n for run in (*a, *b) for n in run.notes)])),
     )
 

@@ -79,11 +79,15 @@ class BenchDisplay(Display):
 
     def begin(self, request: BenchRequest, configurations: Sequence[str], done: Sequence[Round]) -> None:
         """Print how many processes will run, how long that will take, and how many are measured already."""
-        self._plan, self._total = request.plan, len(configurations) * request.repeats
+        self._plan, self._total = request.plan, max(len(configurations) * request.repeats, len(done))
         self._rounds, self._process_began_s = list(done), now_s()
         self.say(opening_line(request, len(configurations)))
         if done:
             self.say(f"{len(done)} of {self._total} are measured already: completing an interrupted benchmark")
+
+    def add(self, processes: int) -> None:
+        """So many more processes will run."""
+        self._total += processes
 
     def update(self, configuration: "Configuration", progress: MeasuringProgress | None) -> None:
         """Show what the running process is doing."""
@@ -116,10 +120,11 @@ def opening_line(request: BenchRequest, configurations: int) -> str:
     if plan.steps is not None:
         return f"{processes}, {plan.steps} steps each, after start-up and warm-up"
     total_s = count * expected_process_s(plan)
+    more = ", at most twice as long if rates differ much" if request.most_repeats else ""
     compiling = "; compiling comes on top" if any(mode != "eager" for mode in request.modes) else ""
     return (
         f"{processes}: measuring at most {duration(count * plan.max_seconds)}, "
-        f"about {duration(total_s)} with start-up and warm-up{compiling}"
+        f"about {duration(total_s)} with start-up and warm-up{more}{compiling}"
     )
 
 

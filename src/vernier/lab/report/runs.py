@@ -6,9 +6,8 @@ from pathlib import Path
 from vernier.lab.records.bench import StepRow, read_bench
 from vernier.lab.study.files import StudyDir
 from vernier.report.page.identity import heading, parts_of_record
-from vernier.report.runs import ListedKind, RunRow, run_row
+from vernier.report.runs import ListedKind, RunRow, newest_change_s, run_row
 from vernier.store import RunDir
-from vernier.store.cleaning import newest_change_s
 
 
 def _bench_row(path: Path, now_s: float) -> RunRow:

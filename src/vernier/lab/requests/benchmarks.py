@@ -3,9 +3,19 @@
 from typing import Literal
 
 from vernier.config.settings import Engine, Mode, Precision
-from vernier.requests.common import PROCS_NAMES, Assigned, Json, OnDevice, Quiet, Settings, WithMode, WithPrecision
+from vernier.requests.common import (
+    PROCS_NAMES,
+    Assigned,
+    InProcesses,
+    Json,
+    OnDevice,
+    Quiet,
+    Settings,
+    WithMode,
+    WithPrecision,
+)
 from vernier.requests.declaring import Request, argument, option, request, shared
-from vernier.requests.values import Duration, FilePath, Fraction
+from vernier.requests.values import Code, DataPath, Duration, FilePath, Fraction
 
 from .common import (
     BATCH,
@@ -14,6 +24,7 @@ from .common import (
     measuring,
     measuring_advanced,
     model_option,
+    out_file,
     out_folder,
     recipe_argument,
 )
@@ -30,7 +41,7 @@ class Target(OnDevice, Assigned):
         help="A built-in recipe (see `vernier recipes`), a model (see `vernier models`) or a .toml file of your own.",
         default="shapes-quick",
     )
-    data: FilePath | None = data_option(
+    data: DataPath | None = data_option(
         None,
         help="A data set, a folder of images, synthetic (random pixels) or static (the same batch in every step). The "
         "first line of the result says what it was.",
@@ -38,7 +49,7 @@ class Target(OnDevice, Assigned):
         metavar="NAME|PATH",
         sets="data.source",
     )
-    model: str | None = model_option(
+    model: Code | None = model_option(
         None, help="Another model than the recipe's, as published (see `vernier models`).", default="that of the recipe"
     )
 
@@ -48,8 +59,11 @@ class Benchmarked(Target, Settings, Quiet, Json):
     """Benchmarks of a recipe: what all of them have, and how long and how often they measure."""
 
     # Fresh processes: the layout of memory and the cores that threads get differ between processes, not within one.
-    repeats: int = measuring(
-        5, help="Number of fresh processes per configuration (one combination of batch, precision, ...).", low=1
+    repeats: int | None = measuring(
+        None,
+        help="Number of fresh processes per configuration (one combination of batch, precision, ...).",
+        default="5, and up to 10 while their rates differ too much for a useful interval",
+        low=1,
     )
     max_time: Duration = measuring(
         "20s",
@@ -70,9 +84,7 @@ class Benchmarked(Target, Settings, Quiet, Json):
         above=0,
         names=("--precision-target",),
     )
-    seed: int = measuring_advanced(
-        0, help="Seed for the order of the configurations and for the arrivals of the server scenario."
-    )
+    seed: int = measuring_advanced(0, help="Seed for the order of the configurations.")
     out: FilePath = out_folder("runs", help="Folder in which the run directory is created.", group="run")
 
     def changes(self) -> dict[str, object]:
@@ -148,10 +160,10 @@ class BenchTrain(Varied):
 
 @request("bench infer")
 class BenchInfer(Varied):
-    """Measure inference: throughput by batch, latency percentiles, or latency under random arrivals.
+    """Measure inference: throughput by batch, or latency percentiles.
 
     offline: batches from the loader, as fast as possible. single-stream: one batch at a time, already in memory; its
-    time is the latency. server: single images arrive at random (Poisson); latency counts from the planned arrival.
+    time is the latency.
 
     A run and an exported file are measured with their own weights and settings. An ONNX file is run by onnxruntime;
     images are random pixels unless data is given.
@@ -160,7 +172,6 @@ class BenchInfer(Varied):
         vernier bench infer resnet50 --batch 1,8,32
         vernier bench infer resnet50 --batch 1,32 --engine torch,onnxruntime,openvino,auto
         vernier bench infer runs/RUN --batch 1 --scenarios single-stream
-        vernier bench infer runs/RUN --batch 8 --scenarios server --loads 50%,80%
     """
 
     recipe: FilePath | None = argument(
@@ -173,7 +184,7 @@ class BenchInfer(Varied):
     )
     batch: tuple[int, ...] = measuring(
         (),
-        help="Batch sizes; in the server scenario the most images that run together.",
+        help="Batch sizes.",
         default="32 on a CPU, 256 on an accelerator",
         **BATCH,
     )
@@ -193,19 +204,8 @@ class BenchInfer(Varied):
         sets="machine.int8",
         group="machine",
     )
-    scenarios: tuple[Literal["offline", "single-stream", "server"], ...] = measuring(
-        ("offline",), help="One or more of the three scenarios."
-    )
-    loads: tuple[Fraction, ...] = measuring_advanced(
-        ("50%", "80%"),
-        help="Server scenario: arrivals as percentages of the highest possible rate, which is measured first.",
-        above=0,
-    )
-    arrival_rate: float | None = measuring_advanced(
-        None,
-        help="Server scenario: this many arrivals per second, instead of percentages of the highest rate.",
-        above=0,
-        names=("--rate",),
+    scenarios: tuple[Literal["offline", "single-stream"], ...] = measuring(
+        ("offline",), help="One or both of the scenarios."
     )
 
     def changes(self) -> dict[str, object]:
@@ -241,6 +241,25 @@ class BenchScaling(Benchmarked, WithPrecision, WithMode):
     apart: bool = measuring(
         False, help="Also measure without gradient exchange, to separate network cost from CPU contention."
     )
+
+
+@request("bench link")
+class BenchLink(OnDevice, InProcesses, Settings, Quiet, Json):
+    """Measure bandwidth and latency between devices by message size: all-reduce, all-gather, point-to-point.
+
+    Within hosts and between them, with 95 % intervals. On several hosts it is started like training: by torchrun,
+    Slurm or mpirun. `vernier plan --link FILE` predicts with the result.
+
+    Examples:
+        vernier bench link --procs 8 --out link.json
+        torchrun --nnodes 2 --nproc-per-node 8 --no-python vernier bench link --out link.json
+    """
+
+    sizes_kib: tuple[int, ...] = measuring(
+        (1, 32, 1024, 25600), help="Message sizes per process; 25,600 KiB is a gradient bucket.", low=1, unit="KiB"
+    )
+    repeats: int = measuring(9, help="Number of samples; an interval needs six.", low=1)
+    out: FilePath | None = out_file(None, help="File for the result.", default="none")
 
 
 @request("bench arm")

@@ -4,7 +4,7 @@ from typing import Literal
 
 from vernier.requests.declaring import argument, option, request
 from vernier.requests.training import Trains
-from vernier.requests.values import Duration, FilePath
+from vernier.requests.values import Code, Duration, FilePath
 
 from .common import model_option
 
@@ -39,9 +39,9 @@ class Finetune(Trains):
         sets="model.weights",
         group="model",
     )
-    model: str | None = model_option(
+    model: Code | None = model_option(
         None,
-        help="Another model than that of the weights (see `vernier models`).",
+        help="Another model than that of the weights (see `vernier models`), or your own: mynets:Net.",
         default="that of the weights",
         advanced=True,
     )

@@ -1,4 +1,4 @@
-"""Requests of `plan` and `submit`: what a recipe would do on many devices, and the script that trains it there."""
+"""The request of `plan`: what a recipe would do on many devices."""
 
 from typing import Literal
 
@@ -6,9 +6,7 @@ from vernier.requests.common import Assigned, Json
 from vernier.requests.declaring import argument, option, request
 from vernier.requests.values import FilePath, Fraction
 
-from .common import batch_option, file_option, machine_advanced, out_file
-
-Scheduler = Literal["slurm", "kubernetes", "ssh"]
+from .common import batch_option, file_option, machine_advanced
 
 
 @request("plan")
@@ -51,15 +49,16 @@ class Plan(Assigned, Json):
         above=0,
         unit="W",
     )
-    convert: bool = option(
-        False,
-        help="Use a run of another model or image size, its speed converted by multiply-accumulates, with the error "
-        "that such conversions have.",
-    )
     network: Literal["ethernet-10g", "ethernet-100g", "dgx-1", "dgx-2", "dgx-a100", "dgx-h100", "hls-1"] = option(
         "ethernet-100g", help="Network between the devices; the next options change parts of it.", group="machine"
     )
     per_host: int | None = machine_advanced(None, help="Devices per host.", default="that of the network", low=1)
+    link: FilePath | None = file_option(
+        None,
+        help="What `vernier bench link` measured: bandwidth, latency and devices per host; the options below win.",
+        default="that of the network",
+        group="machine",
+    )
     link_gb_s: float | None = machine_advanced(
         None,
         help="Bandwidth between the devices of a host, in GB/s per device and direction.",
@@ -82,30 +81,4 @@ class Plan(Assigned, Json):
     )
     spread: Fraction | None = machine_advanced(
         None, help="Standard deviation of the step time between devices.", default="1%", above=0
-    )
-
-
-@request("submit")
-class Submit(Assigned, Json):
-    """Write a script or manifest that trains a recipe on the hosts of a cluster.
-
-    For Slurm it is a batch script, for Kubernetes a JobSet, and for ssh a shell script that starts torchrun on every
-    host. Vernier writes it and starts nothing.
-
-    Examples:
-        vernier submit nvidia-resnet50-90e --to slurm --machine cluster.toml --out train.sbatch
-        vernier submit recipe.toml --to kubernetes --machine cluster.toml --set optim.lr=0.1
-    """
-
-    recipe: str = argument(
-        help="A built-in recipe, the name of a model, or a .toml file.",
-        metavar="RECIPE",
-    )
-    to: Scheduler = option(help="What starts the processes on the hosts.")
-    machine: FilePath = file_option(
-        help="A .toml file with the tables [machine], the settings of that name, and [job]: hosts, processes per host, "
-        "time limit, shared folder."
-    )
-    out: FilePath | None = out_file(
-        None, help="File to write; one that exists is not changed.", default="standard output"
     )

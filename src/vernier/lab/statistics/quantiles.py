@@ -6,6 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from vernier.lab.records.bench import Latency
 from vernier.measure.estimates import (
     CORRELATION_TIMES,
     FEWEST_SAMPLES,
@@ -16,6 +17,7 @@ from vernier.measure.estimates import (
     mean_intervals,
     no_interval,
     row_of,
+    summarize,
     t_quantiles,
 )
 from vernier.records.statistics import Estimate
@@ -55,3 +57,14 @@ def _ranks_of_few(n: int, q: float) -> tuple[int, int]:
     at_most = list(accumulate(math.comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(n + 1)))
     tail = (1 - LEVEL) / 2
     return sum(p <= tail for p in at_most) - 1, sum(p < 1 - tail for p in at_most)
+
+
+_PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+
+
+def summarize_latency(latency_s: Sequence[float], *, of: str) -> Latency:
+    """Summary of raw latencies in order, and percentiles with intervals; None for an end that too few samples show."""
+    # Without at least one sample beyond it a percentile would be a guess.
+    supported = [p for p in _PERCENTILES if len(latency_s) * (100 - p) >= 100]
+    percentiles = {f"p{p:g}": quantile_estimate(latency_s, p / 100) for p in supported}
+    return Latency(**vars(summarize(latency_s, unit="s", of=of)), percentiles=percentiles)

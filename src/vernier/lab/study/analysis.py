@@ -21,7 +21,7 @@ from vernier.measure.estimates import LEVEL, Floats
 from vernier.measure.student import t_tail
 from vernier.references import command
 
-from .noise import RepeatNoise, calm_medians, half_widths, repeat_noise, slowness_rows
+from .noise import RepeatNoise, calm_medians, half_widths, modes_apart, repeat_noise, slowness_rows
 from .outliers import (
     FAMILY_ERROR,
     FEWEST_DEVICES,
@@ -186,8 +186,8 @@ def judge_devices(table: Table, matter: float = DEFAULT_MATTER) -> list[DeviceVe
 
 _RULE = (
     f"certain: in less than {100 * (1 - LEVEL):g} % of fleets an ordinary device is called slow, also if devices "
-    "differ by a skewed or heavy-tailed law or come from two bins; standing out: the same, but only if ordinary "
-    "devices differ by a normal law"
+    "differ by a skewed or heavy-tailed law or come from two bins (one of less than a twelfth of the devices looks "
+    "slow); standing out: the same, but only if ordinary devices differ by a normal law"
 )
 _RULE_OF_FEW = f"standing out: in less than {100 * (1 - LEVEL):g} % of fleets of equal devices one is called different"
 
@@ -401,6 +401,11 @@ def _limits(table: Table, counts: Sequence[int]) -> list[str]:
         notes.append(
             f"{repeats} repeats on each of {devices} devices are too few to be certain of a slow device: something "
             f"else may have disturbed all its runs; {needed} repeats are enough"
+        )
+    if apart := float(modes_apart(slowness_rows(list(table.by_device().values()), table.slow_is_high))):
+        notes.append(
+            f"repeats have two modes, {100 * math.expm1(apart):.1f} % apart, as if devices throttled at times: one "
+            "that throttles more often than others stands out and is not certainly slow for it"
         )
     hosts = table.group_numbers("host")
     if devices >= FEWEST_DEVICES and hosts is not None and 1 < len(set(hosts.tolist())) < FEWEST_HOSTS:

@@ -33,6 +33,7 @@ from vernier.references import given
 from vernier.store import is_locked, lock, read_object, read_record, write_atomically, write_json
 
 from .records import RepeatInfo, StudyDevice, StudyMeta
+from .votes import Ballot
 
 META, DATA, ALL, AGGREGATED = "study.json", "study", "all_data.csv", "aggregated_data.csv"
 ITERATIONS, KERNELS, TELEMETRY, REPEAT = "iterations.csv", "kernels.csv", "telemetry.csv", "repeat.json"
@@ -191,6 +192,14 @@ class StudyDir:
         """Every finished repeat, by device and number. Raises ConfigError naming a file that cannot be read."""
         numbered = [(p.parent.name, int(p.name.rpartition("-")[2]), p) for p in self.finished()]
         return [_read_repeat(folder) for *_, folder in sorted(numbered)]
+
+    def ballots(self) -> Iterator[Ballot]:
+        """What its devices computed, with the workload `exact`."""
+        models = {device.id: device.name for device in self.meta().devices}
+        for r in self.repeats():
+            if r.exact is not None:
+                hours = sum(r.seconds) / 3600
+                yield Ballot(device=r.device, model=models.get(r.device, ""), hours=hours, result=r.exact)
 
     def finished(self) -> list[Path]:
         """The folders of the finished repeats."""

@@ -25,6 +25,9 @@ _CALLED_DISTURBED = 0.02  # share of undisturbed fleets in which a run is called
 _NEVER = 1e9  # finite, as the noise it is multiplied by can be 0
 _CALLED_NOISY = 0.01  # share of devices with the common noise that are given a larger one
 _LOUD = 0.05  # the same for intervals
+_TWO_MODES, _LEAST_OF_MODE, _STEPS_APART, _FEWEST_RUNS = 2.1, 0.12, 3, 40
+"""Modes of repeats: their distance over the sum of their standard deviations (98 % of normal fleets have less), the
+least fraction of runs in each, how many steps of rounded times they must be apart, and how many runs show them."""
 _EQUAL = 1e-9  # logarithms of times that differ by less are equal but for the conversion of their unit
 _MOST_SIMULATED = 100  # devices; larger fleets use the limits of this many
 _FLEETS, _SAMPLES, _ROUNDS = 1000, 40_000, 12  # simulated fleets and numbers; most rounds of setting runs aside
@@ -206,6 +209,30 @@ def resolution(slowness: Floats) -> Floats:
     gaps = np.diff(runs, axis=-1)
     least: Floats = np.where(gaps > _EQUAL, gaps, np.inf).min(-1, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
+
+
+def modes_apart(slowness: Floats) -> Floats:
+    """How far two modes of the repeats are apart, as of devices that throttle at times; 0 if none are seen.
+
+    All repeats are split so that both parts together have the least variance (Otsu 1979).
+    """
+    ordered, counts = np.sort(slowness, -1), np.isfinite(slowness).sum(-1)
+    # From the fast quarter of each device: a median can be in either mode.
+    anchor = np.take_along_axis(ordered, np.maximum((counts[..., None] + 3) // 4 - 1, 0), -1)
+    # Of one or two runs most are the anchor itself, at 0.
+    runs = np.where(counts[..., None] > 2, ordered - anchor, np.nan)
+    runs = np.sort(runs.reshape(*slowness.shape[:-2], -1), -1)
+    sums = np.array([np.where(np.isfinite(runs), runs**power, 0.0).cumsum(-1) for power in (0, 1, 2)])
+    total = sums[..., -1:]
+    # Number, mean and standard deviation of the runs up to each split, and beyond it.
+    below, above = ((n := np.maximum(part[0], 1), part[1] / n, part[2] / n) for part in (sums, total - sums))
+    apart = above[1] - below[1]
+    best = np.where(sums[0] < total[0], below[0] * above[0] * apart**2, -1.0).argmax(-1)[..., None]
+    spread = sum(np.sqrt((square - mean**2).clip(0)) for _, mean, square in (below, above))
+    fewer = np.minimum(below[0], above[0]) / np.maximum(total[0], _FEWEST_RUNS)
+    apart, spread, fewer = (np.take_along_axis(part, best, -1)[..., 0] for part in (apart, spread, fewer))
+    seen = (apart > _TWO_MODES * spread) & (apart > _STEPS_APART * resolution(slowness)) & (fewer >= _LEAST_OF_MODE)
+    return np.where(seen & (total[0, ..., 0] >= _FEWEST_RUNS), apart, 0.0)
 
 
 def half_widths(slowness: Floats, noise: RepeatNoise) -> Floats:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from vernier.lab.statistics.distributions import f_limit, f_limits, t_limits
 from vernier.measure.estimates import LEVEL, Floats
 
-from .noise import Bools, RepeatNoise, calm_medians, median_factor, own_sd, resolution
+from .noise import Bools, RepeatNoise, calm_medians, median_factor, modes_apart, own_sd, resolution
 
 FEWEST_DEVICES = 5
 FEWEST_HOSTS = 5
@@ -38,10 +38,12 @@ _FAR, _FAR_OF_FEW, _LEAST_FAR = 1.9, 26.0, 2.5
 In 5 % of fleets of exponential devices the largest of 8 is 4 times, of 16 3.4, of 32 2.6 times as far out as the next,
 with Student's t3 about 2.2 times in any number of devices. Two bins of silicon need most among few devices.
 """
-_MANY_DEVICES, _TAIL_SHARE, _TAIL_ERROR, _NEARER = 800, 20, 0.01, 1.25
+_MANY_DEVICES, _TAIL_SHARE, _TAIL_ERROR, _NEARER, _FAR_OF_MANY = 800, 20, 0.01, 1.25, 2.65
 """From so many devices on, the outer twentieth shows how heavy the fleet's own tail is, which can ask for less."""
 _GROUP, _GROUP_FAR = 12, math.log(1.08)
 """More than a twelfth of the devices may be another bin of silicon, unless they are slower by more than 8 %."""
+_BEYOND_MODES = 1.5
+"""If repeats have two modes, a device in the slower one by chance is about as far out as the modes are apart."""
 _MOST_EXACT = 4000
 """Pairs of runs up to which the ranks of two devices are compared exactly."""
 _LATER_STEPS = 4
@@ -99,6 +101,7 @@ def judge(slowness: Floats, noise: RepeatNoise, hosts: Labels | None = None) -> 
         means = host_mean[..., np.unique(hosts, return_index=True)[1]]
         apart = _far(means - np.median(means, -1, keepdims=True), step)[..., hosts]
         far = np.where(differ, np.where(whole_host, apart, _far(values - host_mean, step)), far)
+    far &= np.abs(off) > _BEYOND_MODES * modes_apart(slowness)[..., None]
     # Bonferroni over the devices. `by_noise` can only veto: below the limit t alone decides.
     limit = t_limits(FAMILY_ERROR / devices / factor, freedom)
     sides = []
@@ -121,7 +124,7 @@ def _far(off: Floats, step: Floats) -> Bools:
     side as on this one, so that a fast device does not hide a slow one.
     """
     devices = off.shape[-1]
-    times = max(_LEAST_FAR, _FAR + _FAR_OF_FEW / max(devices - 2, 1))
+    times = _FAR_OF_MANY if devices >= _MANY_DEVICES else max(_LEAST_FAR, _FAR + _FAR_OF_FEW / max(devices - 2, 1))
     far = np.zeros(off.shape, np.bool_)
     for sign in (1.0, -1.0):
         ordered = -np.sort(-sign * off, -1)

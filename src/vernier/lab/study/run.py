@@ -9,8 +9,9 @@ import platform
 import random
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +29,7 @@ from vernier.references import given, use
 
 from .files import Repeat, StudyDir
 from .records import StudyDevice, StudyMeta
+from .votes import vote
 
 COOL_MARGIN_C, COOL_POLL_S, COOL_MAX_S = 1.0, 5.0, 100.0
 
@@ -165,11 +167,11 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
     with study.locked():
         finished = {(r.device, r.repeat) for r in study.repeats()}
         left = [one for one in order if one not in finished]
-        listener.begin(study, len(finished), len(order))
+        listener.begin(study, len(order) - len(left), len(order))
         cooler, failures = Cooler(kind, [t.uuid for t in targets], settings.pause_s), list[str]()
-        for number, (name, repeat) in enumerate(left):
+        for number, (name, repeat) in enumerate(chain(left, _again(study, settings.repeats, finished))):
             note = cooler.wait(by_id[name].uuid) if number else ""
-            listener.repeat(len(finished) + number, len(order), f"{name}, repeat {repeat}")
+            listener.repeat(len(order) - max(0, len(left) - number), len(order), f"{name}, repeat {repeat}")
             target = by_id[name]
             request = StudyRequest(
                 workload=settings.workload,
@@ -199,6 +201,18 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
             f"{len(failures)} of {len(order)} repeats failed, the others are in {out}. First: {failures[0]}"
         )
     return study
+
+
+def _again(study: StudyDir, repeat: int, finished: Collection[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+    """Two further repeats on the devices that contradict the others: is it a stuck bit, or does it come and go?
+
+    Two devices that do not are measured as well, in the same minutes. Begins after all other repeats.
+    """
+    votes = vote(study.ballots())
+    suspects = {dissent.device for each in votes for dissent in each.dissents}
+    others = [device.id for device in study.meta().devices if device.id not in suspects][:2]
+    again = [(name, number) for number in (repeat, repeat + 1) for name in (*suspects, *others) if suspects]
+    yield from (one for one in again if one not in finished)
 
 
 def _repeat(device: str, number: int, result: RepeatResult, cooling_note: str) -> Repeat:

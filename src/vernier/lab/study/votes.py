@@ -6,7 +6,7 @@ see. Bounds are exact for rates per repeat, and for device-hours the Poisson bou
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from vernier.frozen import frozen
@@ -32,7 +32,7 @@ class Ballot:
 
 @frozen
 class Dissent:
-    """A device that contradicts the majority. `index` is that of the first fingerprint that differs.
+    """A device that contradicts the majority. `first`: what of its first wrong repeat differs first.
 
     `another class`: several devices have the same other results, so they have other software, or are other hardware.
     """
@@ -41,7 +41,7 @@ class Dissent:
     verdict: Verdict
     wrong: int
     repeats: int
-    index: int
+    first: str
 
 
 @frozen
@@ -73,7 +73,7 @@ class Electorate:
         return 1 - math.pow(1 - LEVEL, 1 / (self.clean * seen))
 
 
-def vote(ballots: Sequence[Ballot]) -> tuple[Electorate, ...]:
+def vote(ballots: Iterable[Ballot]) -> tuple[Electorate, ...]:
     """Let the devices of each kind vote."""
     groups: dict[str, list[Ballot]] = {}
     for ballot in ballots:
@@ -115,8 +115,10 @@ def _dissents(answers: dict[str, list[tuple[str, ...]]], winner: tuple[str, ...]
         verdict: Verdict = "suspected" if len(wrong) == 1 < len(own) else "intermittent"
         if len(wrong) == len(own) and len(set(wrong)) == 1:
             verdict = "permanent" if shared[wrong[0]] == 1 else "another class"
-        index = next((i for i, pair in enumerate(zip(wrong[0], winner, strict=False)) if pair[0] != pair[1]), 0)
-        yield Dissent(device=device, verdict=verdict, wrong=len(wrong), repeats=len(own), index=index)
+        first = next((right for other, right in zip(wrong[0], winner, strict=False) if other != right), "")
+        yield Dissent(
+            device=device, verdict=verdict, wrong=len(wrong), repeats=len(own), first=first.rpartition(" ")[0]
+        )
 
 
 def hours_needed(rate: float) -> float:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import psutil
 
+from vernier.devices import kinds
 from vernier.errors import RunFailed
 from vernier.lab.records.telemetry import ALL_SENSORS, Reading
 from vernier.records.environment import MissingSensor, SensorDevice
@@ -51,7 +52,10 @@ def open_sensors(
     opened: list[Sensors] = [CpuSensors(Path(os.environ.get("VERNIER_SENSOR_ROOT", "/")), own_processes, cores)]
     problem: str | None = None
     uuids = tuple(dict.fromkeys(uuids))  # several processes may share a device
-    if device_kind in TABLES.libraries:
+    kind = kinds().get(device_kind)
+    if kind is not None and kind.available() and (own := kind().sensors(uuids)) is not None:
+        opened.insert(0, own)
+    elif device_kind in TABLES.libraries:
         try:
             opened.insert(0, _open_accelerators(TABLES.libraries[device_kind], uuids))
         except _NoSensors as error:

@@ -8,7 +8,6 @@ same by construction (machine.reduction = exact) or where it was allowed.
 from collections.abc import Iterable, Mapping, Sequence
 
 from vernier.config import DEFAULT_EXACT_THREADS, Config, Machine, Work, count_virtual_shards
-from vernier.config.checks import CROPS_OF_WHOLE_IMAGES
 from vernier.frozen import frozen
 from vernier.lab.records.bench import SettingValue
 from vernier.references import use
@@ -65,8 +64,10 @@ def order_of(situation: Situation) -> tuple[str, ...]:
     """The names of the settings in the order in which they are tried: what usually matters most comes first."""
     # Convolution and threads decide most on a CPU; later values are tried with the best of them.
     if situation.work == "train":
-        loading, layout = ("workers", "backend"), ("allocator", "procs", "process_batch", "mode")
-        return ("convolution", "threads", "channels_last", *loading, *layout)
+        # Not machine.backend: what auto takes is the fastest, with the same pixels.
+        layout = ("workers", "allocator", "procs", "process_batch", "mode")
+        compiling = () if situation.device == "cpu" else ("compile",)  # of use where launching kernels takes time
+        return ("convolution", "threads", "channels_last", *layout, *compiling)
     return ("engine", "threads", "eval_batch", "channels_last", "workers", "allocator", "mode")
 
 
@@ -90,6 +91,8 @@ def _shown(name: str, machine: Machine, situation: Situation) -> str:
         return _layout(machine.procs, threads)
     if name == "process_batch":
         return "whole" if machine.process_batch is None else str(machine.process_batch)
+    if name == "workers" and machine.workers is None:
+        return "2" if situation.device == "cpu" else "by cores"
     return _text(getattr(machine, name))
 
 
@@ -101,10 +104,8 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
         return "given, so it stays"
     if situation.device != "cpu" and name in _ON_CPU:
         return f"no effect on {situation.device}: {_ON_CPU[name]}"
-    if name in ("workers", "backend") and not situation.real_data:
+    if name == "workers" and not situation.real_data:
         return _NO_PIXELS
-    if name == "backend" and config.recipe.augment.crop in CROPS_OF_WHOLE_IMAGES:
-        return "compiled is for crops of JPEGs"
     if name == "engine" and (situation.device != "cpu" or machine.precision != "fp32" or machine.mode != "eager"):
         return "other engines run fp32 in eager mode on the CPU"
     if name == "engine" and not situation.engines:
@@ -143,11 +144,11 @@ def _values(name: str, config: Config, situation: Situation) -> Iterable[Candida
         return [_candidate(name, batch // n) for n in (2, 4, 8) if batch % n == 0 and batch // n > 1]
     values: dict[str, Sequence[SettingValue]] = {
         "channels_last": (not machine.channels_last,),
-        "workers": sorted({0 if machine.backend == "native" else 1, 1, 2, max(1, cores // 2), cores}),
+        "workers": sorted({0 if machine.backend in ("auto", "native") else 1, 1, 2, max(1, cores // 2), cores}),
         "convolution": ("torch", "winograd"),
-        "backend": ("native", "compiled"),
         "allocator": ("keep", "huge", "system"),
         "mode": ("eager", "compile", "trace"),
+        "compile": ("default", "reduce-overhead", "max-autotune") if machine.mode == "compile" else (),
         "engine": ["torch", *situation.engines],
         "eval_batch": sorted({max(1, round(machine.eval_batch * share)) for share in (0.25, 0.5, 2)}),
     }

@@ -41,7 +41,7 @@ QUIET_LIMIT_S = 15.0
 _FORMATS = {"top1": "top-1 {:.2f} %", "top5": "top-5 {:.2f} %", "loss": "loss {:.4f}"} | {
     name: name + " {:.4f}" for name in ("AP", "AP50", "AP75")
 }
-_PURPOSES = ("data_wait", "compute", "communication", "evaluation", "checkpoint", "other")
+_PURPOSES = ("data_wait", "compute", "compilation", "communication", "evaluation", "checkpoint", "other")
 
 
 def format_figures(figures: Mapping[str, float | None]) -> str:
@@ -139,7 +139,8 @@ class ConsoleObserver:
         window, start = Window.of_step(event), self._start
         mean_s = window.wall_s / len(event.step_s)
         # A moving average: with single windows, the time that is left would jump.
-        self._step_s = 0.7 * self._step_s + 0.3 * mean_s if self._step_s else mean_s
+        if not event.compilations or not self._step_s:
+            self._step_s = 0.7 * self._step_s + 0.3 * mean_s if self._step_s else mean_s
         self._begin(f"step {event.step + 1}")
         accuracy = [format_figures({"top1": event.top1, "top5": event.top5})] if event.top1 is not None else []
         parts = (
@@ -151,6 +152,7 @@ class ConsoleObserver:
             f"step {event.step:,}/{start.stop_step:,}",
             f"lr {event.lr:.4g}",
             f"data wait {100 * window.data_wait_share:.0f} %",
+            *([f"compiled {plural(event.compilations, 'graph')}"] if event.compilations else []),
         )
         if self._bar is not None:
             self._bar.update(self._task, description="train", completed=event.step, parts=parts)
@@ -220,7 +222,7 @@ def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
     parts = [
         f"{purpose.replace('_', ' ')} {duration(spent.get(purpose, 0.0))}"
         for purpose in _PURPOSES
-        if purpose != "communication" or purpose in spent
+        if purpose not in ("communication", "compilation") or purpose in spent
     ]
     values = {
         "s": summary,

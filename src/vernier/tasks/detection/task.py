@@ -65,7 +65,7 @@ class Detect:
         check_loader(machine, self._recipe, detector=True)
         if self._recipe.eval.every_epochs > 0:
             find_evaluator()  # before the first epoch, not after it
-        images, recipe = _with_boxes(cached if machine.backend == "native" else source), self._recipe
+        images, recipe = _with_boxes(cached if machine.backend in ("auto", "native") else source), self._recipe
         return BoxTrainReader(images, recipe.data, recipe.augment, recipe.seed, machine.backend)
 
     def eval_reader(self, source: Source) -> CountingReader:

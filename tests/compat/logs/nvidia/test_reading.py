@@ -55,6 +55,33 @@ def test_the_text_that_people_keep_is_read(tmp_path: Path) -> None:
     assert [(b.step, b.seconds, b.samples) for b in result.batches] == [(1, 1.0, 2048)]
 
 
+SSD = """NOTE! Installing ujson may make loading annotations faster.
+DLL 2024-04-27 13:11:33.412418 - PARAMETER dataset path : /data/object_detection  epochs : 1  batch size : 448  eval \
+batch size : 32  no cuda : False  seed : None  mode : benchmark-training  lr decay epochs : [43, 54]  backbone : \
+resnet50  num workers : 64  AMP : True  precision : amp 
+Loading annotations into memory...
+DLL 2024-04-27 13:14:21.275080 - () avg_img/sec : 1693.6577550856493 images/s med_img/sec : 1692.2210638012834 \
+images/s min_img/sec : 1321.188780659811 images/s max_img/sec : 1719.747153314867 images/s
+Done benchmarking. Total images: 179200	total time: 105.807	Average images/sec: 1693.658	Median images/sec: 1692.221
+DLL 2024-04-27 13:14:21.276356 - () avg_img/sec : 1715.3906912525845 images/s med_img/sec : 1718.2850163056448 \
+images/s min_img/sec : 1689.2826279852743 images/s max_img/sec : 1724.8136321954505 images/s
+Training performance = 3410.506103515625 FPS
+DLL 2024-04-27 13:14:21.277248 - (0,) time : 147.94745779037476 
+DLL 2024-04-27 13:14:21.277481 - () total time : 147.94745779037476 
+DLL 2024-04-27 13:14:21.277495 - () 
+"""
+"""Of a published log of SSD on two H100 (github.com/lambdal/deeplearning-benchmark), without its 300 kB of warnings."""
+
+
+def test_ssds_log_has_the_mean_rates_of_its_processes(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text(SSD)
+    (run,) = open_logs(tmp_path / "log.txt")
+    assert (run.devices, run.settings["batch_size"], run.settings["lr_decay_epochs"]) == (2, 448, [43, 54])
+    assert trace_of(run).window.samples_per_s == pytest.approx(1693.6578 + 1715.3907)  # by medians it prints 3,410.5
+    assert [(s.samples, s.seconds) for s in run.steps] == [(896, pytest.approx(896 / 3409.0485))]
+    assert run.notes == ("log.txt has no times of steps: they follow from the mean rates of 2 processes, added up",)
+
+
 def test_text_without_a_batch_has_a_rate_and_no_times_of_steps(tmp_path: Path) -> None:
     lines = [line for line in TEXT.splitlines() if "PARAMETER" not in line]
     (tmp_path / "log.txt").write_text("\n".join(lines))

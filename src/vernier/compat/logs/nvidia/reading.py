@@ -19,6 +19,7 @@ from vernier.store import parse_json
 from vernier.wording import plural
 
 PREFIX = "DLLL "
+_MEAN_RATE = "avg_img/sec"
 SPEEDS = (
     *("total_ips", "compute_ips", "data_time", "compute_time", "compute_latency"),
     *(f"compute_latency_at{q}" for q in (95, 99, 100)),
@@ -29,7 +30,7 @@ _TEXT = re.compile(r"\bDLLL? (\d{4}-\d\d-\d\d[ T][\d:.]+(?:[+-][\d:]+)?) - (.*)"
 _CONSOLE = re.compile(r"^(Summary )?Epoch: (\d+)/\d+ *(Validation)? *(?:Iteration: (\d+)/\d+)?;\t(.*)", re.M)
 # Versions of DLLogger write a step as words or as a tuple: `Epoch: 0 Iteration: 3`, `Summary:`, `(0, 3)`, `[0, 3]`.
 _STEP = re.compile(
-    r"(?:Epoch: (\d+) )?(?:Iteration: (\d+) )?(?:Validation Iteration: (\d+) )?|Summary:|[(\[][\d, ]*[)\]]"
+    r"Summary:|[(\[][\d, ]*[)\]]|(?:Epoch: (\d+) )?(?:Iteration: (\d+) )?(?:Validation Iteration: (\d+) )?"
 )
 Points = dict[tuple[int, ...], Tree]
 
@@ -43,7 +44,7 @@ def read_dllogger(path: Path, text: str) -> RunLog:
     """The run of DLLogger's lines; other lines between them are ignored, broken ones counted."""
     settings: Tree = {}
     points: Points = {}
-    broken, started = 0, None
+    broken, started, means = 0, None, list[float]()
     for line in text.splitlines():
         try:
             record = _json_record(line) or _text_record(line) or _console_record(line)
@@ -56,12 +57,20 @@ def read_dllogger(path: Path, text: str) -> RunLog:
         started = started or time
         if step == "PARAMETER":
             settings |= data
+        elif step == () and (mean := finite(data.get(_MEAN_RATE))):
+            means.append(mean)
         elif isinstance(step, tuple):
             # Metrics of one iteration can be spread over several lines.
             points.setdefault(step, {}).update(data)
+    notes = [f"{plural(broken, 'broken line')} in {path.name} left out"] if broken else []
     if not settings and not points:
         raise ConfigError(f"{path} has no DLLogger records (lines that begin with {PREFIX.strip()} or DLL).")
-    notes = [f"{plural(broken, 'broken line')} in {path.name} left out"] if broken else []
+    if means and not any(len(point) > 1 for point in points):
+        # Each process of NVIDIA's SSD prints the mean rate of its own images, and no iteration.
+        points[0, 1], settings["world_size"] = {"train.total_ips": sum(means)}, len(means)
+        of = plural(len(means), "process")
+        notes = [f"{path.name} has no times of steps: they follow from the mean rates of {of}, added up"]
+        return replace(_run_log("dllogger", path, settings, points, []), started=started, notes=tuple(notes))
     return replace(_run_log("dllogger", path, settings, points, notes), started=started)
 
 
@@ -93,7 +102,7 @@ def _text_record(line: str) -> _Record | None:
         return None
     rest = f"{match[2]} "  # the patterns end with a space, also at the end of a line
     if rest.startswith("PARAMETER "):
-        return "PARAMETER", {k: _literal(v) for k, v in _pairs(rest.removeprefix("PARAMETER "))}, _iso(match[1])
+        return "PARAMETER", dict(_parameters(rest.removeprefix("PARAMETER "))), _iso(match[1])
     head = _STEP.match(rest)
     if head is None or not (text := head[0].strip()):
         return "", {}, None
@@ -129,6 +138,14 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
         if words := before.rsplit(None, 1):
             yield words[-1], value.strip()
         before = part
+
+
+def _parameters(text: str) -> Iterator[tuple[str, Any]]:
+    """Parameters end with two spaces, as they have no unit; then their names can have spaces, as those of SSD."""
+    parts = [part.partition(" : ") for part in re.split(" {2,}", text) if " : " in part]
+    alone = all(" : " not in value for *_, value in parts)
+    for name, value in ((name, value) for name, _, value in parts) if alone else _pairs(text):
+        yield name.strip().replace(" ", "_"), _literal(value)
 
 
 def _literal(text: str) -> Any:

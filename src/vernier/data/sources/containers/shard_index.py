@@ -141,8 +141,8 @@ UNNAMED = "img"
 """The ending of an image in a shard if neither its content nor its name shows its format."""
 _PARTS = "parts"
 _LABEL_KEYS = ("label", "cls", "class")
-# Order matters: `TableBuilder` makes its rows in this one.
-_COLUMN_TYPES = {
+# Order matters: `TableBuilder` makes its rows in this one, and compiled code reads tables in it.
+COLUMN_TYPES = {
     "offset": "u8",
     "size": "u8",
     "label": "i4",
@@ -196,9 +196,9 @@ class TableBuilder:
 
     def columns(self) -> Columns:
         names = Names.of(self._names)
-        values = np.array(self._rows, dtype=np.int64).reshape(-1, len(_COLUMN_TYPES))
+        values = np.array(self._rows, dtype=np.int64).reshape(-1, len(COLUMN_TYPES))
         return {
-            **{key: values[:, i].astype(dtype) for i, (key, dtype) in enumerate(_COLUMN_TYPES.items())},
+            **{key: values[:, i].astype(dtype) for i, (key, dtype) in enumerate(COLUMN_TYPES.items())},
             "names": np.frombuffer(names.joined, np.uint8),
             "name_ends": names.ends,
             "row_starts": np.concatenate(self._row_starts),
@@ -236,17 +236,12 @@ def read_segments(table: Columns, row: int) -> Segments | None:
     )
 
 
-def read_name(table: Columns, row: int) -> str:
-    """The name that an image had before it was packed, or that it has in the tar."""
-    return Names(table["names"], table["name_ends"])[row]
-
-
 def check_table(columns: Columns) -> None:
     """Raises ValueError where the columns are not those of one table."""
-    lengths = {len(columns[name]) if name in columns else -1 for name in (*_COLUMN_TYPES, "name_ends")}
+    lengths = {len(columns[name]) if name in columns else -1 for name in (*COLUMN_TYPES, "name_ends")}
     if len(lengths) > 1 or min(lengths) < 0 or not {"names", "row_starts", "within"} <= columns.keys():
         raise ValueError("columns are missing or of unequal lengths")
-    for name, dtype in _COLUMN_TYPES.items():
+    for name, dtype in COLUMN_TYPES.items():
         if columns[name].dtype != np.dtype(dtype) or columns[name].ndim != 1:
             raise ValueError(f"the column {name} is not of its type")
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vernier.data.decoding.decode import BadImage, Croppable, SegmentedJpeg, read_orientation, upright
-from vernier.data.sources.base import EncodedSource, Files, Indices, OpenFiles
+from vernier.data.sources.base import EncodedSource, Files, Indices, Names, OpenFiles, Stored
 from vernier.data.sources.folder import visible_paths
 from vernier.data.sources.values import LARGEST_ID, UNREADABLE, check_class_names, parse_json, read_lines, read_text
 from vernier.errors import ConfigError, RunFailed
@@ -25,7 +25,7 @@ from vernier.records.codec import decode
 from vernier.store.durable import sha256_of_file
 from vernier.wording import plural
 
-from .shard_index import VERSION, load_foreign_table, load_table, read_name, read_segments, scan_tar
+from .shard_index import VERSION, load_foreign_table, load_table, read_segments, scan_tar
 from .tables import Columns, table_path
 
 FORMAT = "vernier-shards"
@@ -154,6 +154,13 @@ class ShardSource(EncodedSource):
         shard, _, _, offset, size = self._find_image(index)
         return self._files.read(shard.name, offset, size)
 
+    def stored(self, samples: Indices) -> Stored | None:
+        if not isinstance(self._files, _LocalShards):
+            return None
+        located = [self._locate(index) for index in samples.tolist()]
+        shards = [(self._files.handle(shard.name), shard.bytes, table) for shard, table, _ in located]
+        return shards, [row for _, _, row in located]
+
     def lazy_image(self, index: int) -> Croppable:
         shard, table, row, offset, size = self._find_image(index)
         if (segments := read_segments(table, row)) is None:
@@ -170,7 +177,7 @@ class ShardSource(EncodedSource):
 
     def describe(self, index: int) -> str:
         shard, table, row = self._locate(index)
-        return f"{self._where}/{shard.name}:{read_name(table, row)}"
+        return f"{self._where}/{shard.name}:{_read_name(table, row)}"
 
     def files(self) -> Files:
         local = isinstance(self._files, _LocalShards)
@@ -201,6 +208,11 @@ class ShardSource(EncodedSource):
             if without
             else ""
         )
+
+
+def _read_name(table: Columns, row: int) -> str:
+    """The name that an image had before it was packed, or that it has in the tar."""
+    return Names(table["names"], table["name_ends"])[row]
 
 
 class _ShardLabels:

@@ -9,9 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernier.config import DEFAULT_EXACT_THREADS, Config, config_from_tree, differences
+from vernier.config import DEFAULT_EXACT_THREADS, Config, config_from_tree, differences, override
 from vernier.config.migrations import NewerFile
+from vernier.config.settings import LOADERS
 from vernier.errors import ConfigError
+from vernier.plugins import plugin_names
 from vernier.references import command, given, use
 from vernier.store import CheckpointDir, RunDir, find_runs, unreadable_folders
 
@@ -32,6 +34,14 @@ class ResumePoint:
     @property
     def step(self) -> int:
         return self.checkpoint.step if self.checkpoint is not None else 0
+
+    def keep_convolution(self, config: Config) -> Config:
+        """The configuration with the convolutions that the run began with, unless it names some."""
+        if config.machine.convolution != "auto" or self.checkpoint is None:
+            return config
+        was = run_config(self.run).machine.convolution
+        # Runs record what was chosen; those of versions without a choice had PyTorch's.
+        return override(config, "machine.convolution", "torch" if was == "auto" else was)
 
 
 def run_config(run: RunDir) -> Config:
@@ -159,7 +169,6 @@ def _note_removed_compression(run: RunDir, warn: Warn) -> None:
 _MACHINE_SETTINGS_OF_BITS = (
     "precision",
     "channels_last",
-    "backend",
     "loss_scaling",
     "loss_scale",
     "loss_scale_growth_steps",
@@ -174,7 +183,7 @@ def describe_changes(was: Config, now: Config) -> tuple[str, ...]:
     """
     notes = [_check_exactness(was, now)]
     old, new = was.machine.convolution, now.machine.convolution
-    if old != new:
+    if old != new and old != "auto":
         notes.append(f"machine.convolution was {old}, now {new}: convolutions are rounded differently from here on")
     return tuple(filter(None, notes))
 
@@ -191,6 +200,8 @@ def _check_exactness(was: Config, now: Config) -> str:
     if new.reduction != "exact":
         return ""
     pairs = {name: (getattr(old, name), getattr(new, name)) for name in _MACHINE_SETTINGS_OF_BITS}
+    # The other decoders give the same pixels.
+    pairs["backend"] = tuple(m.backend if m.backend in plugin_names(LOADERS) else "native" for m in (old, new))
     pairs["threads"] = (old.threads or DEFAULT_EXACT_THREADS, new.threads or DEFAULT_EXACT_THREADS)
     changed = [f"machine.{name} was {a}, now {b}" for name, (a, b) in pairs.items() if a != b]
     if changed:

@@ -69,12 +69,18 @@ class CheckpointWriter:
         self._orders: queue.Queue[_Order] = queue.Queue()
         self._thread: threading.Thread | None = None
 
-    def save(self, tensors: TensorFiles, state: CheckpointState) -> float:
-        """Copy the tensors, then write them; the seconds that this took of the caller's time. Raises NotSaved."""
+    def save(
+        self, tensors: TensorFiles, state: CheckpointState, check: Callable[[TensorFiles], None] = lambda _: None
+    ) -> float:
+        """Copy the tensors, then write them; the seconds that this took of the caller's time. Raises NotSaved.
+
+        Nothing is written if `check`, which gets the copy, raises an error.
+        """
         began_s = now_s()
         # The copy of the one before may still be read by the thread.
         self.wait()
         files = self._copy = _copy_to_host(tensors, self._copy)
+        check(files)
         self._newest_step = state.step
         return self._order(lambda folder: _fill_checkpoint(folder, files, state), state, began_s, amend=False)
 

@@ -24,6 +24,7 @@ _DESIGNS = read_designs(Path(__file__).parent)
 PARTS = {
     "data_wait": "waiting for data",
     "compute": "computing",
+    "compilation": "compiling",
     "communication": "communication",
     "evaluation": "evaluation",
     "checkpoint": "checkpoints",

@@ -1,13 +1,11 @@
 #!/bin/bash
-# {{ about }}. Run it where ssh reaches every host without a password.
-# Exit code: 0 finished; {{ stopped }} stopped, run it again to resume; 1 failed.
-hosts=({{ job.host_names | shell }})
+# nvidia-resnet50-90e: 2 hosts x 8 processes. Run it where ssh reaches every host without a password.
+# Exit code: 0 finished; 75 stopped, run it again to resume; 1 failed.
+hosts=(node1 node2)
 training=$(cat <<'END'
-{% for line in setup %}
-{{ line }}
-{% endfor %}
-{# Quoted as a word, the rank would not be the variable that each host gets: it is put in after quoting. #}
-exec {{ submission.torchrun(address, "RANK") | shell | replace("=RANK", '="$rank"') }}
+source /shared/vernier/bin/activate
+export NCCL_SOCKET_IFNAME=ib0
+exec python -P -m vernier.engine.processes.torchrun --nnodes=2 --nproc-per-node=8 --node-rank="$rank" --master-addr=node1 --master-port=29500 --no-python vernier train nvidia-resnet50-90e --data /data/imagenet --out /shared/runs --device cuda --procs 16 --set 'machine.precision="bf16"' --max-time 12h
 END
 )
 started=()
@@ -28,7 +26,7 @@ for rank in "${!hosts[@]}"; do
   done
   case $code in
     0) ;;
-    {{ stopped }}|129|130|143) [ $result -eq 1 ] || result={{ stopped }} ;;
+    75|129|130|143) [ $result -eq 1 ] || result=75 ;;
     *) echo "${hosts[$rank]}: exit code $code" >&2; result=1 ;;
   esac
 done
