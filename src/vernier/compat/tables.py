@@ -111,11 +111,13 @@ def _split_of(table: _Table, root: Path, row: dict[str, str], where: str) -> str
 
 
 class TableSource(FolderSource):
-    """Images of one class each, as tables list them."""
+    """Images of one class each, as tables list them; `columns` has the other values by the name of the image."""
+
+    columns: dict[str, dict[str, str]]
 
     def __init__(self, root: Path, split: str) -> None:
         self.root, label_of, labels = root, dict[str, str](), set[str]()
-        splits = set[str]()
+        self.columns, splits = {}, set[str]()
         tables = _tables(root, boxes=False)
         for table in tables:
             for where, row in table.rows():
@@ -129,6 +131,7 @@ class TableSource(FolderSource):
                 name = path.relative_to(root).as_posix()
                 if label_of.setdefault(name, label) != label:
                     raise ConfigError(f"{where}: {name} is {label} here and {label_of[name]} in another line.")
+                self.columns[name] = row
         if not label_of:
             listed = ", ".join(str(table.path) for table in tables)
             raise NoSuchSplit(f"{listed}: no image of the {split} split. They have: {', '.join(sorted(splits))}.")

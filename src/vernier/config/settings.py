@@ -145,6 +145,12 @@ class Data:
     epoch_images: int | None = option(
         None, "images that make up an epoch; more than the set has: some several times; left out: all of the set", low=1
     )
+    split: str = option(
+        "", "15%: that fraction of the training images is for validation; 2/5: the second of five folds is; stratified"
+    )
+    group_by: str = option(
+        "", "keep groups of images whole when they are divided: folder, or a column of the table of labels"
+    )
     sampling: Literal["shuffle", "balanced"] = option(
         "shuffle", "balanced: in each epoch every class is shown equally often, so images of rare ones several times"
     )

@@ -26,6 +26,7 @@ from vernier.data.decoding.decode import BadImage, encode_thumbnail
 from vernier.data.loading.readers import EvalReader, TrainReader
 from vernier.data.loading.targets import ClassTargets
 from vernier.data.sources import Source, open_split
+from vernier.data.sources.opening import divided
 from vernier.data.sources.views import with_channels
 from vernier.plugins import load_plugin, needed_plugin, only_plugin, plugin_names
 from vernier.records.codec import encode
@@ -51,16 +52,15 @@ class Classify:
 
     def open(self, split: str, *, whole: bool = False) -> Source:
         data = self._recipe.data
-        source = open_split(
+        open_part = partial(
+            open_split,
             data.source,
-            split,
             val_share=data.val_share,
-            whole=whole,
             hold_out=data.hold_out,
             shard_cache_gb=self._shard_cache_gb,
             exif=data.exif == "apply",
         )
-        return with_channels(source, len(data.mean))
+        return with_channels(divided(open_part, data, split, whole), len(data.mean))
 
     def describe_preparation(self) -> str:
         data = self._recipe.data

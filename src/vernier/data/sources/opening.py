@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vernier.addresses import check_allowed
+from vernier.config import Data
 from vernier.config.settings import DATA_SOURCES
 from vernier.data import shapes
 from vernier.data.unfinished import MARK, is_unfinished
@@ -95,6 +96,13 @@ def open_split(
     if isinstance(opened, EncodedSource):
         opened.exif = exif
     return opened
+
+
+def divided(open_part: Callable[..., Any], data: Data, split: str, whole: bool) -> Any:
+    """A split as it is opened, or with data.split the part of the training images that stands for it."""
+    if whole or split == "test" or not (data.split or data.group_by):
+        return open_part(split, whole=whole)
+    return needed_plugin("vernier.folds", "data.split", data.split)(open_part("train", whole=True), data, split)
 
 
 def _open_classes(source: str, split: str, val_share: float, whole: bool, shard_cache_gb: float | None) -> Source:
