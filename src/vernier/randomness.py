@@ -53,8 +53,6 @@ class Stream(IntEnum):
     """Transforms of users."""
     OWN_STEP = 23
     """What models and losses of users draw from PyTorch's own generator."""
-    BALANCE = 24
-    """Which images of a class stand for it, with balanced sampling."""
 
 
 def _mix(x: U64) -> U64:

@@ -352,7 +352,7 @@ def test_a_table_of_labels_is_named(tmp_path: Path, vernier_here: Runner) -> Non
     """images/ and a labels.csv, as from Kaggle: "one class (images)" was all that was said."""
     for number in range(6):
         write_image(tmp_path / "images" / f"{number}.png", (number, 0, 0))
-    (tmp_path / "labels.csv").write_text("photo,kind\n0.png,cat\n")
+    (tmp_path / "labels.csv").write_text("image,label\n0.png,cat\n")
     done = vernier_here("finetune", str(tmp_path), "--explain")
     assert done.code == 2
     assert "labels.csv is not read" in done.err
@@ -363,7 +363,7 @@ def test_images_beside_a_table_in_train_are_named(tmp_path: Path, vernier_here: 
     """train/ with images and metadata.csv: "train has no images", with 480 of them in it."""
     for number in range(6):
         write_image(tmp_path / "train" / f"{number}.png", (number, 0, 0))
-    (tmp_path / "train" / "metadata.csv").write_text("photo,kind\n0.png,cat\n")
+    (tmp_path / "train" / "metadata.csv").write_text("file_name,label\n0.png,cat\n")
     for command in (("finetune", str(tmp_path), "--explain"), ("data", "inspect", str(tmp_path))):
         done = vernier_here(*command)
         assert done.code == 2

@@ -10,7 +10,7 @@ from vernier.config import Config, config_from_tree
 from vernier.errors import ConfigError, did_you_mean
 from vernier.records.codec import encode
 from vernier.records.events import EVENT_KINDS, Event, encode_event
-from vernier.records.run import EvalResult, Quality, RunSummary, Status
+from vernier.records.run import EvalResult, RunSummary, Status
 from vernier.requests.runs import ListRuns
 from vernier.requests.values import StrPath
 from vernier.store import RunDir
@@ -59,11 +59,6 @@ class Result(Generic[R]):
     def samples(self) -> int:
         """The number of images."""
         return self.record.samples
-
-    @property
-    def quality(self) -> Quality | None:
-        """A classifier's precision, recall and F1 of each class, balanced accuracy, and calibration."""
-        return self.record.quality
 
     def __getattr__(self, name: str) -> float:
         if name.startswith("_") or name == "record":  # being copied or unpickled: there is no record yet

@@ -3,7 +3,6 @@
 from vernier.api.crossing import run_in_processes
 from vernier.api.models import evaluate_request, evaluation_processes, export_request, predict_request
 from vernier.errors import EXIT_DONE, EXIT_FAILED
-from vernier.plugins import only_plugin
 from vernier.records.run import EvaluationReport
 from vernier.requests.models import Evaluate, Export, Predict
 from vernier.wording import plural
@@ -57,9 +56,7 @@ def _bad_lines(report: EvaluationReport) -> list[str]:
 
 
 def _class_lines(report: EvaluationReport) -> list[str]:
-    """Results by class; if there are many, the weakest ones first."""
-    if report.quality is not None:
-        return list(only_plugin("vernier.quality").lines(report.quality, SHOWN))
+    """AP of a detector's classes; if there are many, the weakest ones first."""
     scores = [(c.AP, c) for c in report.classes or () if c.AP is not None]
     if len(scores) > SHOWN:
         # The weakest first: among hundreds of classes, they are what a reader looks for.

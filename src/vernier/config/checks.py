@@ -37,7 +37,6 @@ UNTIL_JOB_ENDS = "auto"
 _BOX_CROPS = ("ssd", "ssd-tf", "ssd-tf-tall")
 _WITHOUT_EFFECT_ON_DETECTORS = {
     "loss": "the loss of a detector is SSD's and has no settings there",
-    "data.sampling": "an image may have objects of several classes",
     "model.unused_outputs": "a detector's outputs are its classes and the background",
     "data.scaled_decode": "a detector's images are always decoded whole",
     "eval.target_top1": f"a detector is measured by AP: use {use('eval.target_ap')}",

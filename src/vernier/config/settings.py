@@ -22,7 +22,7 @@ DECODERS, LOADERS = "vernier.decoders", "vernier.loaders"
 CONVOLUTIONS = "vernier.convolutions"
 REDUCTIONS = "vernier.reductions"
 LOSSES, SCHEDULES = "vernier.losses", "vernier.schedules"
-BUILT_IN_LOSSES = ("cross-entropy", "bce", "focal")
+BUILT_IN_LOSSES = ("cross-entropy", "bce")
 DATA_SOURCES, TRANSFORMS, METRICS = "vernier.data_sources", "vernier.transforms", "vernier.metrics"
 EXTENSIONS = "vernier.extensions"
 """The entry point of what continues finished runs: `extend` changes the settings, `fork` makes the run directory."""
@@ -145,15 +145,6 @@ class Data:
     epoch_images: int | None = option(
         None, "images that make up an epoch; more than the set has: some several times; left out: all of the set", low=1
     )
-    split: str = option(
-        "", "15%: that fraction of the training images is for validation; 2/5: the second of five folds is; stratified"
-    )
-    group_by: str = option(
-        "", "keep groups of images whole when they are divided: folder, or a column of the table of labels"
-    )
-    sampling: Literal["shuffle", "balanced"] = option(
-        "shuffle", "balanced: in each epoch every class is shown equally often, so images of rare ones several times"
-    )
     shuffle_shards: int = option(
         0, "shards: shuffle among this many shards at a time, for slow storage; 0: among all", low=0
     )
@@ -229,13 +220,7 @@ class Loss:
     """The loss of classifiers."""
 
     kind: Annotated[str, Offered(BUILT_IN_LOSSES, (LOSSES,), code=True)] = option(
-        "cross-entropy",
-        "bce: binary cross-entropy per class; focal: less weight for images that are right already; or your own, "
-        "module:name: f(logits, labels)",
-    )
-    focal_gamma: float = option(2.0, "focal: exponent; 0: cross-entropy", low=0, high=100)
-    class_weights: str = option(
-        "none", "auto: in inverse proportion to the images of a class; or a number per class in their order, as 1,2.5"
+        "cross-entropy", "bce: binary cross-entropy per class; or your own, module:name: f(logits, labels)"
     )
     label_smoothing: float = option(0.0, "probability mass taken from the true class", low=0, high=0.999)
     smoothing_over: Literal["all", "others"] = option(

@@ -31,33 +31,6 @@ class ClassScore:
 
 
 @frozen
-class ClassQuality:
-    """How well a classifier recognizes one class, 0 to 1; None where there are no images or predictions of it."""
-
-    name: str
-    samples: int
-    predicted: int
-    precision: float | None = None
-    recall: float | None = None
-    f1: float | None = None
-
-
-@frozen
-class Quality:
-    """A classifier's results with every class counting the same, and its calibration; fractions from 0 to 1.
-
-    `ece` is the expected calibration error over 15 equal bins of the score. `reliability` has those with images: how
-    many, their mean score, and the fraction that is correct. `classes` is empty if there are more than 100.
-    """
-
-    balanced_accuracy: float | None = None
-    macro_f1: float | None = None
-    ece: float | None = None
-    reliability: tuple[tuple[int, float, float], ...] = ()
-    classes: tuple[ClassQuality, ...] = ()
-
-
-@frozen
 class Part:
     """What an evaluation of a part of the set covers: images, and classes that occur in them."""
 
@@ -86,8 +59,6 @@ class EvalResult:
     """None where the whole set was evaluated, and in files of 0.3."""
     detections: int | None = omitted()
     classes: tuple[ClassScore, ...] | None = omitted()
-    quality: Quality | None = omitted()
-    """Of a classifier; None in files of earlier versions."""
     figures: dict[str, float | None] = flattened()
 
     def describe_part(self) -> str:

@@ -132,23 +132,6 @@ class Train(Trains, WithMode, _Divergence):
         names=("--dataset",),
         group="data",
     )
-    val_split: str | None = option(
-        None,
-        "Divide the training images: 15% is the fraction for validation, 2/5 the second of five folds. Every class in "
-        "proportion, by the names of the images: the same for every seed.",
-        metavar="PERCENT%|FOLD",
-        sets="data.split",
-        names=("--fold",),
-        group="data",
-    )
-    group_by: str | None = option(
-        None,
-        "With --val-split, images of one group stay together: folder, or a column of the table, such as patient.",
-        metavar="folder|COLUMN",
-        sets="data.group_by",
-        group="data",
-        advanced=True,
-    )
     model: Code | None = option(
         None,
         "Another model than the recipe's, as published: its own width and image size (see `vernier models`).",

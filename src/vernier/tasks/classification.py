@@ -8,7 +8,7 @@ float64, on the host.
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,18 +26,14 @@ from vernier.data.decoding.decode import BadImage, encode_thumbnail
 from vernier.data.loading.readers import EvalReader, TrainReader
 from vernier.data.loading.targets import ClassTargets
 from vernier.data.sources import Source, open_split
-from vernier.data.sources.opening import divided
 from vernier.data.sources.views import with_channels
-from vernier.plugins import load_plugin, needed_plugin, only_plugin, plugin_names
+from vernier.plugins import load_plugin, plugin_names
 from vernier.records.codec import encode
 from vernier.records.predictions import Mistake, Mistakes, ScoredClass
-from vernier.records.run import EvalResult, Quality
+from vernier.records.run import EvalResult
 
 from .base import BatchLoss, CountingReader, Forward, MicroStep, TrainingReader
 from .own import OwnLoss, OwnMetrics, deciding_metric
-
-_LabelLoss = Callable[[Tensor, Tensor], Tensor]
-"""The mean loss of logits and class numbers."""
 
 
 class Classify:
@@ -48,19 +44,20 @@ class Classify:
     def __init__(self, recipe: Recipe, shard_cache_gb: float | None = None) -> None:
         self._recipe, self._shard_cache_gb = recipe, shard_cache_gb
         self.metric = deciding_metric(recipe)
-        self._own_loss: _LabelLoss | None = None
+        self._own_loss: OwnLoss | None = None
 
     def open(self, split: str, *, whole: bool = False) -> Source:
         data = self._recipe.data
-        open_part = partial(
-            open_split,
+        source = open_split(
             data.source,
+            split,
             val_share=data.val_share,
+            whole=whole,
             hold_out=data.hold_out,
             shard_cache_gb=self._shard_cache_gb,
             exif=data.exif == "apply",
         )
-        return with_channels(divided(open_part, data, split, whole), len(data.mean))
+        return with_channels(source, len(data.mean))
 
     def describe_preparation(self) -> str:
         data = self._recipe.data
@@ -75,10 +72,7 @@ class Classify:
     def train_reader(self, source: Source, cached: Source, machine: Machine) -> TrainingReader:
         recipe, backend = self._recipe, machine.backend
         # Here, where training begins: a model can be used without the code of its loss.
-        if recipe.loss.class_weights != "none" or recipe.loss.kind == "focal":
-            weigh = needed_plugin("vernier.class_losses", "loss.class_weights", recipe.loss.class_weights)
-            self._own_loss = weigh(recipe.loss, source, partial(_cross_entropy, loss=recipe.loss, reduction="none"))
-        elif recipe.loss.kind not in BUILT_IN_LOSSES:
+        if recipe.loss.kind not in BUILT_IN_LOSSES:
             self._own_loss = OwnLoss(recipe.loss.kind)
         OwnMetrics(recipe.eval.metrics)  # refused now, not after the first epoch
         check_loader(machine, recipe, detector=False)
@@ -137,7 +131,7 @@ class Classify:
 
 
 def _training_loss(
-    logits: Tensor, labels: Tensor, loss: Loss, mixed: MixedLabels | None = None, own: _LabelLoss | None = None
+    logits: Tensor, labels: Tensor, loss: Loss, mixed: MixedLabels | None = None, own: OwnLoss | None = None
 ) -> Tensor:
     """Compute the mean loss over the batch, and over the classes with `bce`."""
     logits = logits.float()
@@ -168,14 +162,14 @@ def _correct_predictions(logits: Tensor, labels: Tensor, mixed: MixedLabels | No
     return mixed.weight * correct(labels) + mixed.second_weight * correct(mixed.second)
 
 
-def _cross_entropy(logits: Tensor, labels: Tensor, loss: Loss, reduction: str = "mean") -> Tensor:
+def _cross_entropy(logits: Tensor, labels: Tensor, loss: Loss) -> Tensor:
     """Cross-entropy with smoothing over all K classes; over the other K - 1 it is the same with a larger mass."""
     classes, mass = logits.shape[1], loss.label_smoothing
     if loss.smoothing_over == "others" and classes > 1:
         # PyTorch gives each of the K classes mass / K, the true one included. Others get e / (K - 1) if mass is
         # e K / (K - 1), and the true class then keeps 1 - e.
         mass = mass * classes / (classes - 1)
-    return F.cross_entropy(logits, labels, label_smoothing=mass, reduction=reduction)
+    return F.cross_entropy(logits, labels, label_smoothing=mass)
 
 
 def _binary_targets(logits: Tensor, labels: Tensor, loss: Loss, mixed: MixedLabels | None) -> Tensor:
@@ -196,7 +190,6 @@ def _binary_targets(logits: Tensor, labels: Tensor, loss: Loss, mixed: MixedLabe
 
 # Limits of the document, which must stay small for any number of samples and classes.
 MISTAKES, THUMBNAIL_PX, PAIRS = 24, 96, 1000
-_BINS = 15  # of the score, as Guo et al. 2017
 
 
 @dataclass(frozen=True, order=True)
@@ -241,14 +234,6 @@ def _summarise(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([column.float() for column in summary])
 
 
-def _bin_scores(batch: _Summary, correct: Tensor) -> list[float]:
-    known = batch.taken_logit.isfinite()
-    scores = (batch.taken_logit[known].double() - batch.other_logits[known].double()).sigmoid()
-    numbers = (scores * _BINS).long().clamp(0, _BINS - 1)
-    sums = (torch.ones_like(scores), scores, correct[known].double())
-    return [value for each in sums for value in numbers.bincount(each, _BINS).tolist()]
-
-
 @dataclass
 class _ClassificationScore:
     """Counts over evaluated samples. Batch losses are summed exactly, so the order of batches does not matter."""
@@ -261,8 +246,6 @@ class _ClassificationScore:
     batch_losses: list[float] = field(default_factory=list)
     confusion: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Samples by (true class, predicted class)."""
-    bins: list[list[float]] = field(default_factory=list)
-    """Of each batch, by bin of the score: images, then sums of scores, then correct ones."""
     misses: list[_Miss] = field(default_factory=list)
     _uncollected: list[tuple[Tensor, ClassTargets]] = field(default_factory=list)
     """The batches that are still on the device: a summary [6, samples] and the targets, on the host."""
@@ -296,7 +279,6 @@ class _ClassificationScore:
         self.correct5 += int(batch.in_top5.sum())
         self.batch_losses.append(float(batch.loss.double().sum()))
         self.confusion.update(zip(labels.tolist(), taken_for.tolist(), strict=True))
-        self.bins.append(_bin_scores(batch, taken_for == labels))
         # topk ranks NaN first, so a diverged model would fill the list of mistakes with samples without a score.
         wrong = (taken_for != labels) & batch.taken_logit.isfinite()
         taken, truth, others = (t[wrong].double() for t in (batch.taken_logit, batch.truth_logit, batch.other_logits))
@@ -317,7 +299,6 @@ class _ClassificationScore:
             self.correct5 += other.correct5
             self.batch_losses += other.batch_losses
             self.confusion += other.confusion
-            self.bins += other.bins
             self._keep_worst(other.misses)
             self._logits += other._logits
 
@@ -336,16 +317,7 @@ class _ClassificationScore:
             logits = torch.cat([logits for _, logits in self._logits])[order]
             labels = torch.cat([targets.labels for targets, _ in self._logits])[order]
             figures |= self.metrics(logits, labels)
-        return EvalResult(samples=self.samples, quality=self._quality(), figures=figures)
-
-    def _quality(self) -> Quality | None:
-        judge = only_plugin("vernier.quality")
-        if judge is None or self.source is None:
-            return None
-        # fsum as above: batches are the same for any number of processes, their order is not.
-        bins = [math.fsum(column) for column in zip(*self.bins, strict=True)]
-        quality: Quality = judge.judge(self.source.classes, self.confusion, bins)
-        return quality
+        return EvalResult(samples=self.samples, figures=figures)
 
     def documents(self) -> Mapping[str, object]:
         """`mistakes`: see `records.predictions.Mistakes`."""

@@ -1,7 +1,6 @@
 """Describing and drawing a data set, through the command line."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
@@ -29,9 +28,7 @@ def test_a_split_is_described_by_counts_balance_and_sizes(tmp_path: Path) -> Non
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", size).save(path)
     facts = describe({"train": open_split(str(tmp_path), "train")})["train"]
-    (advice,) = facts.notes
-    assert "3 images of a, 1 of b" in advice
-    assert encode(replace(facts, notes=None)) == {
+    assert encode(facts) == {
         "images": 4,
         "classes": 2,
         "per_class": {"fewest": 1, "median": 2.0, "most": 3},

@@ -12,7 +12,6 @@ from vernier.data.overview import count_classes, glance_at_some, outline_boxes
 from vernier.data.sources import Source
 from vernier.data.sources.base import BoxSource, spread_evenly
 from vernier.frozen import frozen
-from vernier.lab.finetuning.survey import recommend_balancing
 from vernier.records.codec import omitted
 
 _THUMB, _GAP, _CAPTION = 128, 6, 14  # pixels
@@ -64,7 +63,6 @@ def _describe_split(source: Source, sample: int) -> SplitFacts:
     boxes = source if isinstance(source, BoxSource) else None
     # Of a balanced set the three rarest are any three.
     balanced = min(counts) == max(counts)
-    advice = recommend_balancing(source.classes, counts) if boxes is None else ""
     widths, heights = zip(*sizes, strict=True) if sizes else ((), ())
     return SplitFacts(
         images=len(source),
@@ -81,7 +79,7 @@ def _describe_split(source: Source, sample: int) -> SplitFacts:
         largest_side_px=max(sides) if sizes else None,
         sizes_from=len(sizes) or None,
         turned_by_exif=sum(each.turned for each in glances) or None,
-        notes=(*source.notes, *([advice] if advice else [])) or None,
+        notes=source.notes or None,
     )
 
 

@@ -292,9 +292,8 @@ class DataLayout:
     """The split of a classification set in a folder."""
     open_boxes: Callable[[Path, str], BoxSource | None]
     """The split of a detection set in a folder."""
-    write: Any = None
-    """Write a split: `write(source, out, split, files=, workers=, progress=)`, and give its `PackedSplit`; None: it
-    cannot be written."""
+    write: Callable[..., Any]
+    """Write a split: `write(source, out, split, files=, workers=, progress=)`, and give its `PackedSplit`."""
     files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Usual numbers of files by kind of set and split; others follow from the number of images."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vernier.data.trusted import is_trusted
-from vernier.errors import ConfigError, NoSuchSplit
+from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.wording import plural
 
@@ -86,8 +86,8 @@ def explain_content(root: Path) -> str:
     sentences = []
     if table := next((path for path in inside if path.suffix.lower() in _TABLES), None):
         sentences.append(
-            f" {table} is not read: a .csv file needs a header with columns such as image and label, and for boxes "
-            "xmin, ymin, xmax and ymax."
+            f" {table} is not read: tables of labels are not supported. Make one folder per class, or for boxes files "
+            "of COCO, Pascal VOC or YOLO."
         )
     if masks := next((path for path in inside if path.is_dir() and "mask" in path.name.lower()), None):
         sentences.append(f" {masks} looks like masks, which are not read: a detector needs boxes.")
@@ -113,16 +113,12 @@ def open_annotated_val(root: Path, folder: Path) -> FolderSource:
     return source
 
 
-def split_by_name(
-    root: Path, split: str | None, val_share: float, *, has_splits: bool = False, whole: FolderSource | None = None
-) -> FolderSource:
+def split_by_name(root: Path, split: str | None, val_share: float, *, has_splits: bool = False) -> FolderSource:
     """A split of a root without `train/` and `val/`: file names' hashes choose a share of every class for `val`.
 
-    None: all images. `has_splits`: the root is the training split of a set. `whole`: its images, by a table of labels.
+    None: all images. `has_splits`: the root is the training split of a set.
     """
-    if split == "test":
-        raise NoSuchSplit(f"{root} is not divided into splits: it has no test split. Use train or val.")
-    whole = whole or FolderSource(root)
+    whole = FolderSource(root)
     if split is None:
         whole.note_undivided(root)
         return whole

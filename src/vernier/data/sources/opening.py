@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from vernier.addresses import check_allowed
-from vernier.config import Data
 from vernier.config.settings import DATA_SOURCES
 from vernier.data import shapes
 from vernier.data.unfinished import MARK, is_unfinished
@@ -98,13 +97,6 @@ def open_split(
     return opened
 
 
-def divided(open_part: Callable[..., Any], data: Data, split: str, whole: bool) -> Any:
-    """A split as it is opened, or with data.split the part of the training images that stands for it."""
-    if whole or split == "test" or not (data.split or data.group_by):
-        return open_part(split, whole=whole)
-    return needed_plugin("vernier.folds", "data.split", data.split)(open_part("train", whole=True), data, split)
-
-
 def _open_classes(source: str, split: str, val_share: float, whole: bool, shard_cache_gb: float | None) -> Source:
     if source == "shapes":
         return FolderSource(shapes.make_cached_shapes(shapes.ShapesSpec()) / split)
@@ -170,8 +162,6 @@ def recognise_folder(folder: str, boxes: bool | None = None) -> _FolderContent:
     of_boxes = has_boxes(root)
     train = next((root / name for name in names["train"] if (root / name).is_dir()), root)
     of_classes = has_class_folders(train, ignore=_NOT_CLASSES if of_boxes else ())
-    if not of_boxes and boxes is not True and (table := open_plugged(root, "train", boxes=False)) is not None:
-        return _FolderContent(boxes=False, splits=() if table.undivided else ("train",), layout=table.notes[0])
     if of_boxes and (not of_classes or boxes):
         splits, layout = recognise_set(root)
         content = _FolderContent(boxes=True, splits=splits, layout=layout, both=of_classes)
@@ -307,8 +297,6 @@ def _open_class_folder(root: Path, split: str, val_share: float, whole: bool) ->
     if (shards := open_shards(root, split)) is not None:
         return shards
     if (plugged := open_plugged(root, split, boxes=False)) is not None:
-        if isinstance(plugged, FolderSource) and plugged.undivided:
-            return split_by_name(root, None if whole else split, val_share, whole=plugged)
         return plugged
     if any(root.glob("*-images-idx3-ubyte*")):
         return open_fashion_mnist(root, split)
@@ -325,6 +313,8 @@ def _open_class_folder(root: Path, split: str, val_share: float, whole: bool) ->
     folders = [root / name for names in SPLIT_FOLDERS.values() for name in names if (root / name).is_dir()]
     has_splits = bool(folders)
     if not has_splits and has_class_folders(root, ignore=("images", "JPEGImages", "data") if is_detection else ()):
+        if split == "test" and not whole:
+            raise NoSuchSplit(f"{root} is not divided into splits: it has no test split. Use train or val.")
         return split_by_name(root, None if whole else split, val_share)
     if has_splits and (not is_detection or any(map(has_class_folders, folders))):
         raise NoSuchSplit(f"{root} has no {split} split. It contains: {list_some(root)}.")

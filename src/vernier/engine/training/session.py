@@ -356,8 +356,9 @@ def _held_out(job: Job, source: Source) -> HeldOut:
     """The images of the validation part that Vernier made."""
     data = job.config.recipe.data
     names = tuple(source.name(i) for i in range(len(source)))
-    share = len(names) / (len(names) + len(job.train_source)) if data.split or data.group_by else data.val_share
-    return HeldOut(data=data.source, share=share, images=len(names), train_images=len(job.train_source), names=names)
+    return HeldOut(
+        data=data.source, share=data.val_share, images=len(names), train_images=len(job.train_source), names=names
+    )
 
 
 def _time_limit(job: Job, run: RunDir, observers: Observers) -> TimeLimit | None:

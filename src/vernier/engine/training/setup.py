@@ -41,7 +41,7 @@ from vernier.models.drop_path import PathMasks
 from vernier.models.recomputing import recompute_activations
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
-from vernier.plugins import load_plugin, needed_plugin
+from vernier.plugins import load_plugin
 from vernier.records.events import Loading
 from vernier.records.run import CheckpointState, MemoryPrediction, Progress, Rollbacks
 from vernier.records.what_ran import WhatRan
@@ -279,9 +279,6 @@ def _train_order(config: Config, derived: Derived, source: Source, rank: int = 0
         rank=rank,
         neighbouring=derived.virtual_shards is not None,
     )
-    if recipe.data.sampling == "balanced":
-        balanced: TrainOrder = needed_plugin("vernier.orders", "data.sampling", "balanced")(order, source, recipe)
-        return balanced
     if not recipe.data.shuffle_shards:
         return order
     if not isinstance(source, ShardSource):

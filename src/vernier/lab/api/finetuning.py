@@ -28,7 +28,7 @@ from vernier.engine.training.checkpoints.resume import choose_resume_point, run_
 from vernier.errors import EXIT_DONE, ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.lab.finetuning.picking import MachineFacts, Plan, StartingWeights, default_weights, pick
-from vernier.lab.finetuning.survey import Survey, recommend_balancing, survey
+from vernier.lab.finetuning.survey import Survey, survey
 from vernier.lab.requests.finetuning import Finetune
 from vernier.models import is_detector
 from vernier.models.catalogue import is_outside
@@ -76,7 +76,6 @@ def _finetuning_of(
         warnings=(
             *_warnings(changed.config, request.weights),
             *_rare_classes(plan.survey),
-            *_imbalance(plan.survey, changed.config),
             *_unusable(plan.survey, changed.config),
         ),
         out=Path(request.out),
@@ -108,13 +107,6 @@ def _rare_classes(survey: "Survey") -> tuple[str, ...]:
         f"fewer than {_RARE} images of {', '.join(rare[:5])}: these classes may never be recognized, and top-1 hardly "
         "shows it. The report has accuracy by class; add images of them",
     )
-
-
-def _imbalance(survey: "Survey", config: Config) -> tuple[str, ...]:
-    recipe = config.recipe
-    if survey.boxes or recipe.data.sampling != "shuffle" or recipe.loss.class_weights != "none":
-        return ()
-    return tuple(filter(None, [recommend_balancing(survey.classes, survey.per_class)]))
 
 
 def _look(request: Finetune, given: Changed, session: Session) -> "Survey":

@@ -21,7 +21,6 @@ from vernier.wording import plural
 
 _SAMPLED_IMAGES = 300
 _FEWEST_IMAGES = 4
-_IMBALANCE = 3  # below it, weights change less than the choice of the held-out images does
 _CHECKED_IMAGES = 2_000  # reading their files takes seconds
 
 
@@ -74,18 +73,6 @@ class Survey:
         """How many images are held out: a share of each class, or with boxes of the whole set."""
         groups = (self.images,) if self.boxes else self.per_class
         return sum(count_validation(count, share) for count in groups)
-
-
-def recommend_balancing(classes: Sequence[str], counts: Sequence[int]) -> str:
-    """What to do about classes with very different numbers of images, and why; empty if they are similar."""
-    most, fewest = int(np.argmax(counts)), int(np.argmin(counts))
-    if counts[most] < _IMBALANCE * max(1, counts[fewest]):
-        return ""
-    return (
-        f"imbalanced classes: {counts[most]:,} images of {classes[most]}, {counts[fewest]:,} of {classes[fewest]}. "
-        f"Recommended: {use('data.sampling', 'balanced')}, which shows every class equally often, or "
-        f"{use('loss.class_weights', 'auto')}"
-    )
 
 
 def survey(folder: str, boxes: bool | None = None, *, exif: bool = True) -> Survey:

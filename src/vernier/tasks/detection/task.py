@@ -5,7 +5,6 @@ The score collects detections by sample, hands them to COCO's evaluator (`coco`)
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from vernier.data.loading.readers import BoxEvalReader, BoxTrainReader
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources import Source, open_boxes
 from vernier.data.sources.base import BoxSource
-from vernier.data.sources.opening import divided
 from vernier.data.sources.views import with_channels
 from vernier.devices import kinds
 from vernier.models.ssd import anchors_of
@@ -44,10 +42,15 @@ class Detect:
 
     def open(self, split: str, *, whole: bool = False) -> BoxSource:
         data = self._recipe.data
-        open_part = partial(
-            open_boxes, data.source, val_share=data.val_share, hold_out=data.hold_out, exif=data.exif == "apply"
+        source = open_boxes(
+            data.source,
+            split,
+            val_share=data.val_share,
+            whole=whole,
+            hold_out=data.hold_out,
+            exif=data.exif == "apply",
         )
-        return _with_boxes(with_channels(divided(open_part, data, split, whole), len(data.mean)))
+        return _with_boxes(with_channels(source, len(data.mean)))
 
     def describe_preparation(self) -> str:
         data = self._recipe.data

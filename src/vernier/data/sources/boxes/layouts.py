@@ -4,15 +4,12 @@ Reading each format is up to `coco`, `voc`, `yolo` and layouts that plug in (`so
 addresses are resolved in `sources.opening`.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FunctionType
 
 from vernier.data.sources.base import BoxSource, EncodedSource, open_plugged
 from vernier.data.sources.folder import has_class_folders
 from vernier.errors import NoSuchSplit
-from vernier.plugins import load_group
 
 from .annotated import SPLITS, AnnotatedSource, Annotations, Reader, split_by_name
 from .coco import find_coco
@@ -32,13 +29,9 @@ def describe_layouts(split: str) -> str:
 _FORMATS = {"COCO": find_coco, "Pascal VOC": find_voc, "YOLO": find_yolo}
 
 
-def _formats() -> dict[str, Callable[[Path, str | None], Reader | None]]:
-    return {**_FORMATS, **load_group("vernier.box_formats", FunctionType)}
-
-
 def _find_reader(root: Path, split: str | None) -> Reader | None:
     """The reader of a split; without one, that of a set without splits."""
-    return next(filter(None, (find(root, split) for find in _formats().values())), None)
+    return next(filter(None, (find(root, split) for find in _FORMATS.values())), None)
 
 
 def _find_splits(root: Path) -> tuple[str, ...]:
@@ -50,7 +43,7 @@ def recognise_set(root: Path) -> tuple[tuple[str, ...], str]:
     """The splits of a detection set, and the format of its annotations, in the order in which they are looked for."""
     splits = _find_splits(root)
     split = next(iter(splits), None)
-    return splits, next((name for name, find in _formats().items() if find(root, split)), "TFRecord")
+    return splits, next((name for name, find in _FORMATS.items() if find(root, split)), "TFRecord")
 
 
 def has_boxes(root: Path) -> bool:
