@@ -1,6 +1,7 @@
 """A device that computes wrong is found while training, by what it computed; healthy ones raise no alarm."""
 
 import json
+import signal
 import socket
 import subprocess
 from dataclasses import replace
@@ -80,7 +81,9 @@ def test_what_is_in_every_sum_is_found_by_spot_checks(place: str, shapes: Path, 
 def test_what_the_first_process_copies_wrong_ends_all_of_them(shapes: Path, tmp_path: Path) -> None:
     saving = replace(WRONG, place="checkpoint", rank=0, tensor=0)
     codes, errors, events = train(tmp_path / "runs", shapes, saving, 2, "--set", "checkpoint.every_steps=3")
-    assert codes == [1, 1]
+    # The first process alone knows. The other one loses its peer: as an error, or gloo aborts it in a collective.
+    assert codes[0] == 1
+    assert codes[1] in (1, -signal.SIGABRT)
     (found,) = of_kind(events, "divergence")
     assert (found["step"], found["ranks"]) == (3, [0])
     assert "what was to be saved at step 3 is not what training had" in errors
